@@ -8,7 +8,7 @@ import {
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isDatabaseUnavailable } from '../database-unavailable.js';
 import { InvalidBody, Refusal, type RefusalKind, type ValidationItem } from '../errors.js';
-import type { KnownRoutes } from './known-routes.js';
+import { KnownRoutes } from './known-routes.js';
 
 const STATUS: Record<RefusalKind, number> = {
   bad_request: 400,
