@@ -43,7 +43,11 @@ export class LogTail {
   after(cursor: number, maxBytes: number): Frame[] {
     let index = this.firstAfter(cursor);
     const start = index;
-    for (let size = 0; index < this.frames.length && (index === start || size < maxBytes); index += 1) {
+    for (
+      let size = 0;
+      index < this.frames.length && (index === start || size < maxBytes);
+      index += 1
+    ) {
       size += this.frames[index]?.bytes.length ?? 0;
     }
     return this.frames.slice(start, index);
