@@ -115,13 +115,11 @@ async function createCluster(
         `--pwfile=${folder}/password`,
         '--username=postgres',
         '--auth=scram-sha-256',
+        '--encoding=UTF8',
         // The same order and character classes on every machine and after every upgrade of it.
-        ...[
-          '--encoding=UTF8',
-          '--locale=C',
-          '--locale-provider=builtin',
-          '--builtin-locale=C.UTF-8',
-        ],
+        '--locale=C',
+        '--locale-provider=builtin',
+        '--builtin-locale=C.UTF-8',
         '--no-instructions',
         ...(durability === 'full' ? [] : ['--no-sync']),
       ],
@@ -148,6 +146,11 @@ function initError(dataDir: string, error: unknown): unknown {
     return new DataDirError(
       `PostgreSQL does not run here (${firstLine(text)}): install again with npm ci`,
     );
+  if (/could not look up effective user/.test(text))
+    return new DataDirError(
+      `PostgreSQL needs a user with a name, and uid ${process.geteuid?.()} has no entry in ` +
+        '/etc/passwd: start the service as another user, or set DATABASE_URL',
+    );
   if (text === '') return error;
   return new DataDirError(`PostgreSQL could not create its data: ${firstLine(text)}`);
 }
@@ -170,5 +173,9 @@ async function giveTo(folder: string, owner: { uid: number; gid: number }): Prom
 
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r');
-  await folder.sync().finally(() => folder.close());
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
 }

@@ -1,7 +1,8 @@
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import pg from 'pg';
+import { Client } from 'pg';
 import { BoundedLog } from './bounded-log.js';
 import { clusterPath, ensureCluster, readPassword } from './cluster.js';
 import { asDataDirError, prepareDataDir } from './data-dir.js';
@@ -59,7 +60,7 @@ export async function startEmbeddedPostgres(
     const server = new SupervisedServer({ cluster, runner, log: serverLog, durability }, log);
     await server.start(signal);
     try {
-      await ensureDatabase((database) => serverUrl(cluster, password, database));
+      await ensureDatabase(serverUrl(cluster, password, 'postgres'));
     } catch (error) {
       await server.stop();
       throw error;
@@ -88,7 +89,8 @@ export async function findEmbeddedPostgres(dataDir: string): Promise<{ url: stri
 /** One postmaster after another on the same cluster, until it is stopped. */
 class SupervisedServer {
   private readonly stopped = new AbortController();
-  private running: Promise<void> = Promise.resolve();
+  private postmaster?: ChildProcess;
+  private supervision: Promise<void> = Promise.resolve();
   private stopping?: Promise<void>;
 
   constructor(
@@ -97,8 +99,7 @@ class SupervisedServer {
   ) {}
 
   async start(signal?: AbortSignal): Promise<void> {
-    const postmaster = await launchServer(this.options, signal);
-    this.running = this.supervise(once(postmaster, 'exit'));
+    this.supervision = this.supervise(await this.launch(signal));
   }
 
   stop(): Promise<void> {
@@ -106,16 +107,22 @@ class SupervisedServer {
     return this.stopping;
   }
 
+  private async launch(signal?: AbortSignal): Promise<{ exit: Promise<unknown[]> }> {
+    this.postmaster = await launchServer(this.options, signal);
+    return { exit: once(this.postmaster, 'exit') };
+  }
+
   private async shutDown(): Promise<void> {
     this.stopped.abort();
+    this.postmaster?.ref();
     await shutDownServer(this.options.cluster);
-    await this.running;
+    await this.supervision;
     this.options.log.close();
   }
 
-  private async supervise(firstExit: Promise<unknown[]>): Promise<void> {
+  private async supervise(server: { exit: Promise<unknown[]> }): Promise<void> {
     const { signal } = this.stopped;
-    let exit = firstExit;
+    let { exit } = server;
     let since = Date.now();
     for (let failures = 0; ; failures += 1) {
       const [code, killedBy] = await exit;
@@ -127,9 +134,8 @@ class SupervisedServer {
           signal,
         });
         await shutDownServer(this.options.cluster);
-        const postmaster = await launchServer(this.options, signal);
+        ({ exit } = await this.launch(signal));
         since = Date.now();
-        exit = once(postmaster, 'exit');
       } catch (error) {
         if (signal.aborted) return;
         exit = Promise.resolve([error instanceof Error ? error.message : String(error)]);
@@ -139,13 +145,15 @@ class SupervisedServer {
 }
 
 /** The database is made at the first start; a crash between the cluster and it is made good here. */
-async function ensureDatabase(url: (database: string) => string): Promise<void> {
-  const error = await tryConnect(url(DATABASE));
-  if (error === undefined) return;
-  if (!hasCode(error, '3D000')) throw error;
-  const client = new pg.Client({ connectionString: url('postgres') });
+async function ensureDatabase(maintenanceUrl: string): Promise<void> {
+  const client = new Client({ connectionString: maintenanceUrl });
   await client.connect();
-  await client.query(`CREATE DATABASE ${DATABASE}`).finally(() => client.end());
+  try {
+    const found = await client.query('SELECT FROM pg_database WHERE datname = $1', [DATABASE]);
+    if (found.rowCount === 0) await client.query(`CREATE DATABASE ${DATABASE}`);
+  } finally {
+    await client.end();
+  }
 }
 
 async function answers(url: string): Promise<boolean> {
@@ -161,7 +169,7 @@ async function answers(url: string): Promise<boolean> {
 }
 
 async function tryConnect(url: string): Promise<unknown> {
-  const client = new pg.Client({
+  const client = new Client({
     connectionString: url,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
   });

@@ -113,7 +113,15 @@ function namespaceRunner(home: string, owner: { uid: number; gid: number }): Pro
       const program = argv({ bin: `${stage}/native/bin`, folder: `${stage}/data` });
       return toCommand([
         ...UNSHARE,
-        ...['sh', '-c', STAGE_SCRIPT, 'sh', stage, home, folder, String(as.uid), String(as.gid)],
+        'sh',
+        '-c',
+        STAGE_SCRIPT,
+        'sh',
+        stage,
+        home,
+        folder,
+        String(as.uid),
+        String(as.gid),
         ...withParent(as),
         ...program,
       ]);
@@ -163,7 +171,7 @@ function mountPoint(sources: string[]): string {
 
 async function canMount(): Promise<boolean> {
   const script = `mount -t tmpfs tmpfs '${mountPoint([])}'`;
-  const [file = '', ...args] = [...UNSHARE, 'sh', '-c', script];
+  const { file, args } = toCommand([...UNSHARE, 'sh', '-c', script]);
   return run(file, args, { env: PROGRAM_ENV }).then(
     () => true,
     () => false,
