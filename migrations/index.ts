@@ -1,0 +1,6 @@
+/** All migrations. TypeORM orders them by the number at the end of their names; a released one is never changed. */
+export { UsersAndTokens1763700000001 } from './users-and-tokens.js';
+export { Environments1763700000002 } from './environments.js';
+export { Agents1763700000003 } from './agents.js';
+export { SessionsAndTurns1763700000004 } from './sessions-and-turns.js';
+export { EventLog1763700000005 } from './event-log.js';

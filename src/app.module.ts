@@ -1,0 +1,45 @@
+import { type DynamicModule, Module } from '@nestjs/common';
+import { APP_FILTER, APP_PIPE } from '@nestjs/core';
+import { EventEmitterModule } from '@nestjs/event-emitter';
+import { ScheduleModule } from '@nestjs/schedule';
+import { Clock, SystemClock } from './common/clock.js';
+import { DetailFilter } from './common/http/detail.filter.js';
+import { KnownRoutes } from './common/http/known-routes.js';
+import { BodyValidationPipe } from './common/http/validation.pipe.js';
+import type { AppConfig } from './config/app-config.js';
+import { ConfigModule } from './config/config.module.js';
+import { DatabaseModule } from './database/database.module.js';
+import { HealthModule } from './health/health.module.js';
+import { RuntimesModule } from './runtimes/runtimes.module.js';
+import { SecretsModule } from './secrets/secrets.module.js';
+
+/** The composition root: which modules make up the process, by its role. */
+@Module({})
+export class AppModule {
+  static of(options: {
+    config: AppConfig;
+    databaseUrl: string;
+    routes: KnownRoutes;
+  }): DynamicModule {
+    return {
+      module: AppModule,
+      global: true,
+      imports: [
+        ConfigModule.of(options.config),
+        DatabaseModule.at(options.databaseUrl),
+        EventEmitterModule.forRoot(),
+        ScheduleModule.forRoot(),
+        SecretsModule,
+        RuntimesModule,
+        HealthModule,
+      ],
+      providers: [
+        { provide: Clock, useClass: SystemClock },
+        { provide: KnownRoutes, useValue: options.routes },
+        { provide: APP_FILTER, useClass: DetailFilter },
+        { provide: APP_PIPE, useClass: BodyValidationPipe },
+      ],
+      exports: [Clock],
+    };
+  }
+}

@@ -1,0 +1,32 @@
+/** SQLSTATEs that say "not now": connection exceptions, too many connections, shutdown, crash, start-up. */
+const SQLSTATES = /^(08...|53300|57P0[1235])$/;
+const NODE_CODES = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ENOENT',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+]);
+/** node-postgres has no codes for these. */
+const MESSAGES =
+  /^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|Client was closed|Cannot use a pool after calling end|not queryable|Query read timeout)/;
+
+/** Does this error say that PostgreSQL cannot be reached at the moment, rather than that a statement is wrong? */
+export function isDatabaseUnavailable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  if (error instanceof AggregateError) return error.errors.some(isDatabaseUnavailable);
+  const { code, syscall } = error as Error & { code?: unknown; syscall?: unknown };
+  if (typeof code === 'string') {
+    if (SQLSTATES.test(code)) return true;
+    // A file that is missing is not a database that is: only what a socket said counts.
+    if (NODE_CODES.has(code))
+      return ['connect', 'read', 'write', 'getaddrinfo'].includes(String(syscall));
+  }
+  return (
+    MESSAGES.test(error.message) ||
+    ('driverError' in error && isDatabaseUnavailable(error.driverError))
+  );
+}

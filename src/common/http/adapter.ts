@@ -1,0 +1,54 @@
+import { FastifyAdapter } from '@nestjs/platform-fastify';
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import type { Socket } from 'node:net';
+import { useJsonBodies } from './json-body.js';
+import type { KnownRoutes } from './known-routes.js';
+
+/**
+ * Fastify as this service needs it: JSON bodies only, no HEAD twins of GET routes, and the `detail` envelope also for
+ * what fails before any route is found.
+ */
+export function createHttpAdapter(options: {
+  routes: KnownRoutes;
+  bodyLimitBytes: number;
+}): FastifyAdapter {
+  const adapter = new FastifyAdapter({
+    bodyLimit: options.bodyLimitBytes,
+    exposeHeadRoutes: false,
+    forceCloseConnections: true,
+    requestTimeout: 60_000,
+    routerOptions: { maxParamLength: 256 },
+    genReqId: () => crypto.randomUUID(),
+    frameworkErrors: (error: FastifyError, _request: FastifyRequest, reply: FastifyReply) => {
+      const tooLong = error.code === 'FST_ERR_MAX_PARAM_LENGTH';
+      void reply
+        .code(tooLong ? 404 : 400)
+        .header('content-type', 'application/json; charset=utf-8')
+        .send({ detail: tooLong ? 'Not found' : 'Malformed URL' });
+    },
+    clientErrorHandler: (error, socket) => answerRaw(error, socket),
+  });
+  const fastify = adapter.getInstance();
+  options.routes.observe(fastify);
+  useJsonBodies(fastify);
+  return adapter;
+}
+
+/** What Node's HTTP parser refuses never becomes a request; answer on the bare socket. */
+function answerRaw(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const [status, detail] =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? ['431 Request Header Fields Too Large', 'The request headers are too large']
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? ['408 Request Timeout', 'The request took too long to arrive']
+        : ['400 Bad Request', 'Malformed HTTP request'];
+  const body = JSON.stringify({ detail });
+  socket.end(
+    `HTTP/1.1 ${status}\r\nContent-Type: application/json; charset=utf-8\r\n` +
+      `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  );
+}

@@ -1,0 +1,108 @@
+import {
+  type ArgumentsHost,
+  Catch,
+  type ExceptionFilter,
+  HttpException,
+  Logger,
+} from '@nestjs/common';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { isDatabaseUnavailable } from '../database-unavailable.js';
+import { InvalidBody, Refusal, type RefusalKind, type ValidationItem } from '../errors.js';
+import { KnownRoutes } from './known-routes.js';
+
+const STATUS: Record<RefusalKind, number> = {
+  bad_request: 400,
+  unauthorized: 401,
+  not_found: 404,
+  conflict: 409,
+  unprocessable: 422,
+  limit_reached: 429,
+  upstream: 502,
+  unavailable: 503,
+};
+
+/** What Fastify's own refusals say, in our words. */
+const FASTIFY_DETAIL: Record<string, string> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: 'The request body is too large',
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'The request body does not match its Content-Length',
+  FST_ERR_BAD_URL: 'Malformed URL',
+};
+
+interface Answer {
+  status: number;
+  body: { detail: string | readonly ValidationItem[]; [extra: string]: unknown };
+  headers?: Record<string, string>;
+}
+
+/** The only place that turns errors into statuses and the `detail` envelope. Logs what is our fault, once. */
+@Catch()
+export class DetailFilter implements ExceptionFilter {
+  private readonly logger = new Logger('Http');
+
+  constructor(private readonly routes: KnownRoutes) {}
+
+  catch(error: unknown, host: ArgumentsHost): void {
+    const request = host.switchToHttp().getRequest<FastifyRequest>();
+    const reply = host.switchToHttp().getResponse<FastifyReply>();
+    const answer = this.answer(error, request);
+    if (answer.status >= 500) {
+      this.logger.error(
+        `${request.method} ${request.url.split('?', 1)[0]} ${answer.status} (request ${request.id})`,
+        error instanceof Error ? error.stack : String(error),
+      );
+    }
+    if (reply.sent || reply.raw.headersSent) {
+      reply.raw.destroy();
+      return;
+    }
+    void reply
+      .code(answer.status)
+      .headers({ 'content-type': 'application/json; charset=utf-8', ...answer.headers })
+      .send(answer.body);
+  }
+
+  private answer(error: unknown, request: FastifyRequest): Answer {
+    if (error instanceof Refusal) {
+      return {
+        status: STATUS[error.kind],
+        body: { detail: error.message, ...error.extra },
+        headers: error.kind === 'unauthorized' ? { 'www-authenticate': 'Bearer' } : undefined,
+      };
+    }
+    if (error instanceof InvalidBody) return { status: 422, body: { detail: error.items } };
+    if (isDatabaseUnavailable(error)) {
+      return {
+        status: 503,
+        body: { detail: 'The database is unavailable; try again shortly' },
+        headers: { 'retry-after': '1' },
+      };
+    }
+    const status = statusOf(error);
+    if (status === 404) return this.notFound(request);
+    if (status !== undefined && status < 500) return { status, body: { detail: detailOf(error) } };
+    return { status: 500, body: { detail: 'Internal server error' } };
+  }
+
+  private notFound(request: FastifyRequest): Answer {
+    const methods = this.routes.methodsFor(request.raw.url ?? request.url);
+    return methods.length === 0
+      ? { status: 404, body: { detail: 'Not found' } }
+      : {
+          status: 405,
+          body: { detail: 'Method not allowed' },
+          headers: { allow: methods.join(', ') },
+        };
+  }
+}
+
+function statusOf(error: unknown): number | undefined {
+  if (error instanceof HttpException) return error.getStatus();
+  const status = (error as { statusCode?: unknown } | undefined)?.statusCode;
+  return typeof status === 'number' && status >= 400 ? status : undefined;
+}
+
+function detailOf(error: unknown): string {
+  const code = (error as { code?: unknown }).code;
+  const known = typeof code === 'string' ? FASTIFY_DETAIL[code] : undefined;
+  return known ?? (error instanceof Error ? error.message : 'Bad request');
+}

@@ -1,0 +1,108 @@
+import { EventEmitter } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Injectable, Logger, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
+import pg from 'pg';
+import { DatabaseUrl } from './database-url.js';
+
+const PING_MS = 10_000;
+const RETRY_MS = [100, 250, 500, 1_000, 2_000];
+
+/**
+ * The process's one LISTEN connection. Emits what arrives on a channel, and `gap` whenever notifications may have been
+ * missed (after every (re)connection): whoever relies on them then looks into the database.
+ */
+@Injectable()
+export class Notifications implements OnModuleInit, OnApplicationShutdown {
+  private readonly logger = new Logger(Notifications.name);
+  private readonly channels = new Map<string, Set<(payload: string) => void>>();
+  private readonly gaps = new EventEmitter<{ gap: [] }>().setMaxListeners(0);
+  private readonly closing = new AbortController();
+  private client: pg.Client | undefined;
+  private loop: Promise<void> | undefined;
+
+  constructor(private readonly url: DatabaseUrl) {}
+
+  onModuleInit(): void {
+    this.loop = this.run();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    this.closing.abort();
+    await this.client?.end().catch(() => undefined);
+    await this.loop;
+  }
+
+  /** @param channel a lower-case identifier. Returns what ends the subscription. */
+  subscribe(channel: string, listener: (payload: string) => void): () => void {
+    const listeners = this.channels.get(channel) ?? new Set();
+    this.channels.set(channel, listeners.add(listener));
+    if (listeners.size === 1) {
+      // A failure here breaks the connection, and reconnecting listens to every channel anyway.
+      this.client?.query(`LISTEN ${channel}`).catch(() => undefined);
+    }
+    return () => listeners.delete(listener);
+  }
+
+  /** Calls `listener` whenever notifications may have been lost. */
+  onGap(listener: () => void): () => void {
+    this.gaps.on('gap', listener);
+    return () => this.gaps.off('gap', listener);
+  }
+
+  private async run(): Promise<void> {
+    for (let attempt = 0; !this.closing.signal.aborted; attempt += 1) {
+      try {
+        await this.listen(() => {
+          attempt = 0;
+        });
+      } catch (error) {
+        if (attempt === 1) this.logger.warn(`Notifications are interrupted: ${String(error)}`);
+      }
+      const wait = RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)];
+      await delay(wait, undefined, { signal: this.closing.signal }).catch(() => undefined);
+    }
+  }
+
+  private async listen(connected: () => void): Promise<void> {
+    const client = new pg.Client({
+      connectionString: this.url.value,
+      connectionTimeoutMillis: 5_000,
+      keepAlive: true,
+      application_name: 'agent-session-service listener',
+    });
+    const lost = new Promise<never>((_resolve, reject) => {
+      client.on('error', reject);
+      client.on('end', () => reject(new Error('connection ended')));
+    });
+    lost.catch(() => undefined);
+    client.on('notification', ({ channel, payload = '' }) => {
+      for (const listener of this.channels.get(channel) ?? []) listener(payload);
+    });
+    const ended = new AbortController();
+    try {
+      await client.connect();
+      this.client = client;
+      for (const channel of this.channels.keys()) await client.query(`LISTEN ${channel}`);
+      connected();
+      this.gaps.emit('gap');
+      await Promise.race([lost, this.ping(client, ended.signal)]);
+    } finally {
+      ended.abort();
+      this.client = undefined;
+      await client.end().catch(() => undefined);
+    }
+  }
+
+  /** A peer that vanished without a word is only noticed by talking to it. */
+  private async ping(client: pg.Client, signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await delay(PING_MS, undefined, { signal });
+      await Promise.race([
+        client.query('SELECT 1'),
+        delay(PING_MS, undefined, { signal }).then(() => {
+          throw new Error('no answer to a ping');
+        }),
+      ]);
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import { Injectable } from '@nestjs/common';
+import type { Pool, PoolClient, QueryResultRow } from 'pg';
+import { DataSource } from 'typeorm';
+
+/** A statement with a name: prepared once on each connection, and then cheap. The same name means the same text. */
+export interface Statement {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** Runs statements, on the pool or inside a transaction. */
+export interface SqlExecutor {
+  query<Row extends QueryResultRow>(
+    statement: Statement,
+    values?: readonly unknown[],
+  ): Promise<Row[]>;
+}
+
+/** Hand-written SQL for hot paths, on the same pool that TypeORM uses. Used by repositories only. */
+@Injectable()
+export class Sql implements SqlExecutor {
+  constructor(private readonly dataSource: DataSource) {}
+
+  async query<Row extends QueryResultRow>(
+    statement: Statement,
+    values: readonly unknown[] = [],
+  ): Promise<Row[]> {
+    return (await this.pool.query<Row>({ ...statement, values: [...values] })).rows;
+  }
+
+  /** Runs `work` in one READ COMMITTED transaction; rolls back when it throws. Nothing slow belongs inside. */
+  async transaction<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {
+    const client = await this.pool.connect();
+    let broken: Error | undefined;
+    try {
+      await client.query('BEGIN');
+      const result = await work(executorOn(client));
+      await client.query('COMMIT');
+      return result;
+    } catch (error) {
+      await client.query('ROLLBACK').catch((failure: Error) => {
+        broken = failure;
+      });
+      throw error;
+    } finally {
+      client.release(broken);
+    }
+  }
+
+  private get pool(): Pool {
+    return (this.dataSource.driver as unknown as { master: Pool }).master;
+  }
+}
+
+function executorOn(client: PoolClient): SqlExecutor {
+  return {
+    query: async <Row extends QueryResultRow>(
+      statement: Statement,
+      values: readonly unknown[] = [],
+    ) => (await client.query<Row>({ ...statement, values: [...values] })).rows,
+  };
+}
