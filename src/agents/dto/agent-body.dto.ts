@@ -1,5 +1,6 @@
 import { IsInt, IsString, IsUUID, MaxLength, MinLength } from 'class-validator';
-import { Items, Nullable, Optional } from '../../common/validation/dto.js';
+import { IfPresent, IfPresentAndNotNull } from '../../common/http/validators.js';
+import { Items } from '../../common/validation/dto.js';
 import { StringMap } from '../../common/validation/maps.js';
 import { Unique } from '../../common/validation/unique.js';
 import { McpServerDto, mcpServerDtoOf } from './mcp-server.dto.js';
@@ -11,30 +12,30 @@ export const MAX_METADATA_KEYS = 64;
 /** What `POST` and `PUT /agents` have in common and may leave out. */
 class AgentOptionsDto {
   /** Stands before the first prompt. At most 1,048,576 characters. */
-  @Optional()
+  @IfPresent()
   @MaxLength(1_048_576)
   @IsString()
   system?: string;
 
   /** At most 64. */
-  @Optional()
+  @IfPresent()
   @Items(skillDtoOf, 64)
   @Unique('name')
   skills?: SkillDto[];
 
   /** At most 64, with names that differ. The list replaces the whole one, secrets included. */
-  @Optional()
+  @IfPresent()
   @Items(mcpServerDtoOf, 64)
   @Unique('name')
   mcp_servers?: McpServerDto[];
 
   /** The default environment of sessions; one of the user's own. `null` for none. */
-  @Nullable()
+  @IfPresentAndNotNull()
   @IsUUID()
   environment_id?: string | null;
 
   /** At most 64 labels: names of at most 128, values of at most 4,096 characters. An empty value deletes a label. */
-  @Optional()
+  @IfPresent()
   @StringMap({ maxSize: MAX_METADATA_KEYS, maxKeyLength: 128, maxValueLength: 4_096 })
   metadata?: Record<string, string>;
 }
@@ -65,19 +66,19 @@ export class UpdateAgentDto extends AgentOptionsDto {
   version!: number;
 
   /** 1 to 255 characters. */
-  @Optional()
+  @IfPresent()
   @MaxLength(255)
   @MinLength(1)
   @IsString()
   name?: string;
 
-  @Optional()
+  @IfPresent()
   @MaxLength(64)
   @IsString()
   provider?: string;
 
   /** Must be one of the provider's. At most 255 characters. */
-  @Optional()
+  @IfPresent()
   @MaxLength(255)
   @IsString()
   model?: string;

@@ -1,5 +1,5 @@
 import { IsIn, IsString, Matches, MaxLength, MinLength } from 'class-validator';
-import { Optional } from '../../common/validation/dto.js';
+import { IfPresent } from '../../common/http/validators.js';
 import { HttpUrl } from '../../common/validation/http-url.decorator.js';
 import { StringList, StringMap } from '../../common/validation/maps.js';
 import type { McpServer } from '../../runtimes/agent-runtime.js';
@@ -31,12 +31,12 @@ export class StdioMcpServerDto extends McpServerDto {
   command!: string;
 
   /** At most 256. Do not put secrets here: arguments are shown. */
-  @Optional()
+  @IfPresent()
   @StringList({ maxSize: 256, maxLength: 16_384 })
   args?: string[];
 
   /** At most 64. Write-only: responses have `env_keys`. */
-  @Optional()
+  @IfPresent()
   @StringMap({
     maxSize: 64,
     maxKeyLength: 255,
@@ -56,7 +56,7 @@ export class RemoteMcpServerDto extends McpServerDto {
   url!: string;
 
   /** At most 64. Write-only: responses have `header_keys`. */
-  @Optional()
+  @IfPresent()
   @StringMap({
     maxSize: 64,
     maxKeyLength: 255,

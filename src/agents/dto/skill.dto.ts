@@ -1,5 +1,6 @@
 import { IsIn, IsString, Matches, MaxLength, MinLength } from 'class-validator';
-import { Items, Optional } from '../../common/validation/dto.js';
+import { IfPresent } from '../../common/http/validators.js';
+import { Items } from '../../common/validation/dto.js';
 import { HttpUrl } from '../../common/validation/http-url.decorator.js';
 import type { Skill } from '../../runtimes/agent-runtime.js';
 import { Unique } from '../../common/validation/unique.js';
@@ -27,7 +28,7 @@ export class SkillFileDto {
 
 /** A skill: an inline SKILL.md, or with `type` `git` a folder in a repository. */
 export class SkillDto {
-  @Optional()
+  @IfPresent()
   @IsIn(TYPES)
   type?: (typeof TYPES)[number];
 }
@@ -44,7 +45,7 @@ export class InlineSkillDto extends SkillDto {
   name!: string;
 
   /** At most 4,096 characters. */
-  @Optional()
+  @IfPresent()
   @MaxLength(4_096)
   @IsString()
   description?: string;
@@ -55,7 +56,7 @@ export class InlineSkillDto extends SkillDto {
   content!: string;
 
   /** At most 128. */
-  @Optional()
+  @IfPresent()
   @Items(() => SkillFileDto, 128)
   @Unique('path')
   files?: SkillFileDto[];
@@ -68,14 +69,14 @@ export class GitSkillDto extends SkillDto {
   url!: string;
 
   /** A branch, a tag or a commit; the default branch when left out. */
-  @Optional()
+  @IfPresent()
   @Matches(/^(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._/+@-]*$/, { message: 'Not the name of a git ref' })
   @MaxLength(255)
   @IsString()
   ref?: string;
 
   /** The folder in the repository that holds SKILL.md; its root when left out. */
-  @Optional()
+  @IfPresent()
   @Matches(RELATIVE_PATH, { message: PATH_MESSAGE })
   @MaxLength(1_024)
   @IsString()

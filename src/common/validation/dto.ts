@@ -1,5 +1,5 @@
 import type { Type } from '@nestjs/common';
-import { ArrayMaxSize, IsArray, ValidateIf, ValidateNested } from 'class-validator';
+import { ArrayMaxSize, IsArray, ValidateNested } from 'class-validator';
 
 type JsonObject = Record<string, unknown>;
 /** Which DTO class an object in a body is to be read as. */
@@ -10,16 +10,6 @@ const READERS = new WeakMap<object, Map<string, (raw: unknown) => unknown>>();
 
 /** Never an object nor an array, so that nested validation refuses it. */
 const NOT_AN_OBJECT = false;
-
-/** May be left out; `null` is not "left out". */
-export function Optional(): PropertyDecorator {
-  return ValidateIf((_dto, value) => value !== undefined);
-}
-
-/** May be left out or `null`. */
-export function Nullable(): PropertyDecorator {
-  return ValidateIf((_dto, value) => value !== undefined && value !== null);
-}
 
 /** An object that is validated as the class that `choose` picks for it. */
 export function Item(choose: Choose): PropertyDecorator {
@@ -45,24 +35,28 @@ export function Items(choose: Choose, maxSize: number): PropertyDecorator {
  */
 export function toDto<T extends object>(type: Type<T>, body: object): T {
   const dto = new type();
-  const read = readersOf(type);
+  const readers = readersOf(type);
   for (const [property, value] of Object.entries(body)) {
     // Either would change what the instance is; no DTO has such a member.
     if (property === '__proto__' || property === 'constructor') continue;
-    Object.assign(dto, { [property]: read.get(property)?.(value) ?? value });
+    const convert = readers.get(property);
+    Object.assign(dto, { [property]: convert ? convert(value) : value });
   }
   return dto;
 }
 
 function readersOf(type: Type): Map<string, (raw: unknown) => unknown> {
-  const lineage: Map<string, (raw: unknown) => unknown>[] = [];
+  const readers = new Map<string, (raw: unknown) => unknown>();
   for (let at = type.prototype as object | null; at; at = Object.getPrototypeOf(at)) {
-    lineage.unshift(READERS.get(at) ?? new Map());
+    for (const [property, read] of READERS.get(at) ?? []) {
+      if (!readers.has(property)) readers.set(property, read);
+    }
   }
-  return new Map(lineage.flatMap((readers) => [...readers]));
+  return readers;
 }
 
 function readItem(choose: Choose, raw: unknown): unknown {
+  if (raw === null) return null;
   return isJsonObject(raw) ? toDto(choose(raw), raw) : NOT_AN_OBJECT;
 }
 

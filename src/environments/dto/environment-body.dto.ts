@@ -1,5 +1,6 @@
 import { IsInt, IsString, MaxLength } from 'class-validator';
-import { Item, Nullable, Optional } from '../../common/validation/dto.js';
+import { IfPresent, IfPresentAndNotNull } from '../../common/http/validators.js';
+import { Item } from '../../common/validation/dto.js';
 import { Located } from '../../common/validation/located.js';
 import { StringMap } from '../../common/validation/maps.js';
 import { PACKAGE_MANAGERS, packagesProblems } from '../packages.js';
@@ -17,13 +18,13 @@ export class PackageDto {
 /** Body of `POST /environments`. Nothing is required. */
 export class CreateEnvironmentDto {
   /** At most 255 characters. */
-  @Nullable()
+  @IfPresentAndNotNull()
   @MaxLength(255)
   @IsString()
   name?: string | null;
 
   /** At most 256. Objects, or the short form `manager:name@version`; a bare name is a package of apt. */
-  @Optional()
+  @IfPresent()
   @Located(packagesProblems)
   packages?: (PackageDto | string)[];
 
@@ -31,7 +32,7 @@ export class CreateEnvironmentDto {
    * Variables to export in the sandbox: at most 256, names of letters, digits and underscores, values of at most
    * 65,536 characters, 524,288 in all. Write-only: responses have `env_var_keys`.
    */
-  @Optional()
+  @IfPresent()
   @StringMap({
     maxSize: 256,
     maxKeyLength: 255,
@@ -45,12 +46,12 @@ export class CreateEnvironmentDto {
   env_vars?: Record<string, string>;
 
   /** Bash, run after the packages are installed. At most 1,048,576 characters. */
-  @Optional()
+  @IfPresent()
   @MaxLength(1_048_576)
   @IsString()
   setup_script?: string;
 
-  @Optional()
+  @IfPresent()
   @Item(networkingDtoOf)
   networking?: NetworkingDto;
 }

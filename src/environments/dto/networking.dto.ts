@@ -1,10 +1,10 @@
 import { IsBoolean, IsIn } from 'class-validator';
+import { IfPresent } from '../../common/http/validators.js';
 import {
   HostPatternError,
   formatHostPattern,
   parseHostPattern,
 } from '../../common/host-pattern.js';
-import { Optional } from '../../common/validation/dto.js';
 import { Located, problem } from '../../common/validation/located.js';
 import { stringListProblems } from '../../common/validation/maps.js';
 import type { Networking } from '../networking.js';
@@ -24,17 +24,17 @@ export class NetworkingDto {
 /** An allow-list by name. An empty one reaches nothing but the model API. */
 export class LimitedNetworkingDto extends NetworkingDto {
   /** At most 256 host names, such as `api.example.com` or `*.example.org`: no scheme, port, path or address. */
-  @Optional()
+  @IfPresent()
   @Located(hostsProblems)
   allowed_hosts?: string[];
 
   /** Also allow the registries of the package managers. Default false. */
-  @Optional()
+  @IfPresent()
   @IsBoolean()
   allow_package_managers?: boolean;
 
   /** Also allow the hosts of the agent's tool servers. Default false. */
-  @Optional()
+  @IfPresent()
   @IsBoolean()
   allow_mcp_servers?: boolean;
 }

@@ -1,0 +1,16 @@
+import { ensureBubblewrap } from './lib/bubblewrap.mjs';
+import { StepError, prepare } from './lib/project.mjs';
+import { runService } from './lib/service-process.mjs';
+import { complain, say } from './lib/output.mjs';
+
+try {
+  prepare(say);
+  ensureBubblewrap(say);
+  process.exitCode = await runService();
+} catch (error) {
+  if (!(error instanceof StepError)) throw error;
+  complain(error.message);
+  process.exitCode = 1;
+}
+// The channel to a service that left something running must not keep this alive.
+process.exit();
