@@ -8,7 +8,7 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-/** Copies the run's migrated template, which takes some 20 to 50 ms. Drop it in `afterAll`. */
+/** Copies the run's migrated template, which takes 10 ms in memory and 100 on a disk. Drop it in `afterAll`. */
 export async function createTestDatabase(): Promise<TestDatabase> {
   const name = `test_${randomUUID().replaceAll('-', '')}`;
   await administer(`CREATE DATABASE ${name} TEMPLATE template_ass STRATEGY file_copy`);

@@ -270,6 +270,11 @@ describe('after a crash', () => {
         expect(await recall(url)).toEqual([{ answer: 42 }]);
       });
       expect(() => process.kill(innocent, 0)).not.toThrow();
+
+      await writeFile(join(cluster, 'postmaster.pid'), '');
+      await withServer(dataDir, async ({ url }) => {
+        expect(await recall(url)).toEqual([{ answer: 42 }]);
+      });
     }));
 
   test('a first start that is killed half way leaves nothing that the next one trips over', () =>
