@@ -20,13 +20,13 @@ export function addTokenCommands(program: Command, readConfig: ReadConfig): void
         durationArgument,
       ),
     async ({
-      user,
+      user = '',
       name = '',
       expires = null,
     }: {
-      user: string;
+      user?: string;
       name?: string;
-      expires?: number;
+      expires?: number | null;
     }) =>
       withDatabase(readConfig(), async (dataSource) => {
         const issued = await new Accounts(dataSource).createToken(user, name, expires);

@@ -18,7 +18,7 @@ export function addUserCommands(program: Command, readConfig: ReadConfig): void 
         'concurrent sessions, instead of SESSION_LIMIT',
         countArgument,
       ),
-    async ({ sessionLimit = null }: { sessionLimit?: number }, name = '') =>
+    async ({ sessionLimit = null }: { sessionLimit?: number | null }, name = '') =>
       withDatabase(readConfig(), async (dataSource) => {
         const user = await new Accounts(dataSource).createUser(name, sessionLimit);
         return { json: shown(user), text: `Created user ${user.name} (${user.id})` };
