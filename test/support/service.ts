@@ -68,7 +68,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     DATA_DIR: dataDir,
   });
   try {
-    const url = await listening(child, logs, exited);
+    const url = await listening(child, logs);
     const createUser: Service['createUser'] = async ({ sessionLimit } = {}) => {
       const user = await insertUser(databaseUrl, sessionLimit);
       return { ...user, http: new HttpClient(url, user.token) };
@@ -123,14 +123,15 @@ function run(env: Record<string, string | undefined>) {
 }
 
 /** The service says where it listens when it does. */
-async function listening(child: ChildProcess, logs: () => string, exited: Exit): Promise<string> {
+async function listening(child: ChildProcess, logs: () => string): Promise<string> {
   return new Promise((resolve, reject) => {
     const fail = (why: string) => reject(new Error(`The service ${why}:\n${logs()}`));
     const timer = setTimeout(() => fail('did not start in time'), START_LIMIT_MS);
-    void exited.then(({ code, signal }) => {
+    child.once('error', reject);
+    child.once('close', (code, signal) => {
       clearTimeout(timer);
       fail(`ended with ${code ?? signal} before it listened`);
-    }, reject);
+    });
     child.stdout?.on('data', () => {
       const url = /Listening on (http:\/\/[^\s"]+)/.exec(logs())?.[1];
       if (url === undefined) return;
