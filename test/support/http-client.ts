@@ -31,6 +31,8 @@ export interface Sending {
   headers?: Record<string, string>;
   /** Sent as it is; takes the place of `json`. */
   raw?: string | Buffer;
+  /** Without a Content-Length. */
+  chunked?: boolean;
 }
 
 /**
@@ -67,7 +69,7 @@ export class HttpClient {
       ...(this.token !== undefined && { authorization: `Bearer ${this.token}` }),
       ...(body !== undefined && {
         'content-type': 'application/json',
-        'content-length': Buffer.byteLength(body),
+        ...(!sending.chunked && { 'content-length': Buffer.byteLength(body) }),
       }),
       ...sending.headers,
     };
