@@ -19,14 +19,11 @@ import {
 } from './dto/create-session.dto.js';
 import type { Session } from './entities/session.entity.js';
 import type { Turn } from './entities/turn.entity.js';
-import { readResources } from './session-resources.js';
+import { readResources, sessionSecretsContext } from './session-resources.js';
 import { refusalOf, SANDBOX_GONE } from './session-transitions.js';
 import { SessionsRepository } from './sessions.repository.js';
 
 const PREFLIGHT_LIMIT_MS = 10_000;
-
-/** What binds a session's sealed secrets to its row. */
-export const sessionSecretsContext = (sessionId: string) => `sessions.secrets:${sessionId}`;
 
 /** Sessions as clients see them: created, prompted, terminated, deleted. Running them is the runner's. */
 @Injectable()
