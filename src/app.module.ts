@@ -2,6 +2,8 @@ import { type DynamicModule, Module } from '@nestjs/common';
 import { APP_FILTER, APP_PIPE } from '@nestjs/core';
 import { EventEmitterModule } from '@nestjs/event-emitter';
 import { ScheduleModule } from '@nestjs/schedule';
+import { AgentsModule } from './agents/agents.module.js';
+import { AuthModule } from './auth/auth.module.js';
 import { Clock, SystemClock } from './common/clock.js';
 import { DetailFilter } from './common/http/detail.filter.js';
 import { KnownRoutes } from './common/http/known-routes.js';
@@ -9,6 +11,7 @@ import { BodyValidationPipe } from './common/http/validation.pipe.js';
 import type { AppConfig } from './config/app-config.js';
 import { ConfigModule } from './config/config.module.js';
 import { DatabaseModule } from './database/database.module.js';
+import { EnvironmentsModule } from './environments/environments.module.js';
 import { HealthModule } from './health/health.module.js';
 import { RuntimesModule } from './runtimes/runtimes.module.js';
 import { SecretsModule } from './secrets/secrets.module.js';
@@ -31,6 +34,9 @@ export class AppModule {
         ScheduleModule.forRoot(),
         SecretsModule,
         RuntimesModule,
+        AuthModule,
+        EnvironmentsModule,
+        AgentsModule,
         HealthModule,
       ],
       providers: [

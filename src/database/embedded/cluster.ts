@@ -139,7 +139,10 @@ async function createCluster(
 }
 
 function initError(dataDir: string, error: unknown): unknown {
-  const text = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : '';
+  const text =
+    typeof error === 'object' && error !== null && 'stderr' in error
+      ? String(error.stderr).trim()
+      : '';
   if (/no space left on device/i.test(text) || hasCode(error, 'ENOSPC'))
     return new DataDirError(`DATA_DIR ${dataDir}: no space left on device for the database`);
   if (/shared librar/.test(text))

@@ -5,5 +5,10 @@ export class DataDirError extends Error {
 
 /** Whether `error` is a system error with one of these codes (`ENOENT`, `EACCES`, …). */
 export function hasCode(error: unknown, ...codes: string[]): boolean {
-  return error instanceof Error && 'code' in error && codes.includes(String(error.code));
+  return (
+    typeof error === 'object' &&
+    error !== null &&
+    'code' in error &&
+    codes.includes(String(error.code))
+  );
 }

@@ -9,7 +9,7 @@ import { asDataDirError, prepareDataDir } from './data-dir.js';
 import { hasCode } from './data-dir-error.js';
 import { chooseRunner } from './program-runner.js';
 import { shutDownServer } from './server-processes.js';
-import { DATABASE, serverUrl } from './server-url.js';
+import { DATABASE, forgetServerUrl, serverUrl } from './server-url.js';
 import { launchServer, type ServerOptions } from './server.js';
 import type { Durability } from './settings.js';
 
@@ -117,6 +117,7 @@ class SupervisedServer {
     this.postmaster?.ref();
     await shutDownServer(this.options.cluster);
     await this.supervision;
+    forgetServerUrl(this.options.cluster);
     this.options.log.close();
   }
 

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { readFileSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { hasCode } from './data-dir-error.js';
@@ -64,10 +64,29 @@ export async function shutDownServer(cluster: string): Promise<void> {
     if (!(await isGone(cluster, KILL_MS)))
       throw new Error(`PostgreSQL processes on ${cluster} do not end: ${rest.join(', ')}`);
   }
-  // Nobody serves the cluster, so these are stale: PostgreSQL itself would refuse to start if the
-  // pid in them now belonged to another program.
-  for (const name of ['postmaster.pid', SOCKET_NAME, `${SOCKET_NAME}.lock`])
+  clearStaleFiles(cluster);
+}
+
+/** A number that no process can have, on any system. */
+const NO_PID = 2 ** 31 - 1;
+
+/**
+ * After a crash the files of the old server name its pid. When another program has that pid by now,
+ * PostgreSQL takes it for the server and refuses to start. The pid is struck out and the rest kept,
+ * by which PostgreSQL finds and frees the old shared memory.
+ */
+function clearStaleFiles(cluster: string): void {
+  for (const name of [SOCKET_NAME, `${SOCKET_NAME}.lock`])
     rmSync(join(cluster, name), { force: true });
+  const file = join(cluster, 'postmaster.pid');
+  try {
+    const text = readFileSync(file, 'utf8');
+    // A power cut may leave it empty, which PostgreSQL does not mend either.
+    if (/^\d+\n/.test(text)) writeFileSync(file, text.replace(/^\d+/, `${NO_PID}`), { flag: 'r+' });
+    else rmSync(file);
+  } catch (error) {
+    if (!hasCode(error, 'ENOENT')) throw error;
+  }
 }
 
 /** @returns whether the postmaster with this pid says that it accepts connections */

@@ -22,16 +22,27 @@ export function serverUrl(cluster: string, password: string, database = DATABASE
   return `${url.href}?host=${encodeURIComponent(socketFolder(cluster))}`;
 }
 
+/** Removes what {@link serverUrl} may have made outside the cluster; the server is not running. */
+export function forgetServerUrl(cluster: string): void {
+  if (!fits(cluster)) rmSync(linkTo(cluster), { force: true });
+}
+
 /** A path to the cluster that is short enough for a socket's address: its own, or a link to it. */
 function socketFolder(cluster: string): string {
-  const fits = (folder: string): boolean =>
-    Buffer.byteLength(join(folder, SOCKET_NAME)) <= SOCKET_PATH_BYTES;
   if (fits(cluster)) return cluster;
-  const name = createHash('sha256').update(cluster).digest('hex').slice(0, 16);
-  const link = join(tmpdir(), `sessions-${process.geteuid?.()}-${name}`);
+  const link = linkTo(cluster);
   if (!fits(link)) throw new DataDirError(`the path ${cluster} is too long for a Unix socket`);
   ensureLink(link, cluster);
   return link;
+}
+
+function fits(folder: string): boolean {
+  return Buffer.byteLength(join(folder, SOCKET_NAME)) <= SOCKET_PATH_BYTES;
+}
+
+function linkTo(cluster: string): string {
+  const name = createHash('sha256').update(cluster).digest('hex').slice(0, 16);
+  return join(tmpdir(), `sessions-${process.geteuid?.()}-${name}`);
 }
 
 function ensureLink(link: string, target: string): void {

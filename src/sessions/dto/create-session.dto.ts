@@ -1,19 +1,15 @@
-import { Type } from 'class-transformer';
 import {
-  ArrayMaxSize,
-  IsArray,
   IsIn,
   IsInt,
   IsNotEmpty,
-  IsObject,
   IsString,
   Max,
   MaxLength,
   Min,
   ValidateIf,
-  ValidateNested,
 } from 'class-validator';
 import { IfPresent, IfPresentAndNotNull } from '../../common/http/validators.js';
+import { Item, Items } from '../../common/validation/dto.js';
 
 export const MIN_TIMEOUT = 1;
 export const MAX_TIMEOUT = 86_400;
@@ -64,9 +60,7 @@ export class GitRepositoryDto {
   mount_path?: string | null;
 
   @IfPresentAndNotNull()
-  @IsObject()
-  @ValidateNested()
-  @Type(() => CheckoutDto)
+  @Item(() => CheckoutDto)
   checkout?: CheckoutDto | null;
 }
 
@@ -94,11 +88,7 @@ export class CreateSessionDto {
   environment_id?: string | null;
 
   @IfPresent()
-  @IsArray()
-  @ArrayMaxSize(32)
-  @IsObject({ each: true })
-  @ValidateNested({ each: true })
-  @Type(() => GitRepositoryDto)
+  @Items(() => GitRepositoryDto, 32)
   resources?: GitRepositoryDto[];
 }
 

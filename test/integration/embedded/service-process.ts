@@ -1,0 +1,102 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+import { dirname, join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { findServer } from '../../../src/database/embedded/server-processes.js';
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+const REPOSITORY = join(HERE, '..', '..', '..');
+
+export interface Message {
+  ready?: boolean;
+  stopping?: boolean;
+  url?: string | null;
+  log?: string;
+  error?: string;
+}
+
+/** Turns the plain command into the one to run: another user, a small disk. */
+export type Wrapper = (command: string[]) => string[];
+
+/** A process that has a data folder, its messages read one at a time. */
+export class ServiceProcess {
+  private readonly messages: AsyncIterator<string>;
+  private readonly exited: Promise<unknown>;
+
+  private constructor(private readonly child: ChildProcess) {
+    this.exited = once(child, 'exit');
+    if (child.stdout === null) throw new Error('no standard output');
+    this.messages = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  }
+
+  static run(task: string, dataDir: string, wrap: Wrapper = (command) => command): ServiceProcess {
+    const [file = '', ...args] = wrap([
+      process.execPath,
+      join(HERE, 'service-process.fixture.mjs'),
+      join(REPOSITORY, 'dist'),
+      dataDir,
+      task,
+    ]);
+    const stdio: ['ignore', 'pipe', 'inherit'] = ['ignore', 'pipe', 'inherit'];
+    return new ServiceProcess(spawn(file, args, { stdio, env: { PATH: process.env.PATH } }));
+  }
+
+  get pid(): number {
+    if (this.child.pid === undefined) throw new Error('the process did not start');
+    return this.child.pid;
+  }
+
+  /** The next message that is not a log line. */
+  async next(): Promise<Message> {
+    for (;;) {
+      const { value, done } = await this.messages.next();
+      if (done === true) throw new Error('the process ended without a message');
+      const message = JSON.parse(value) as Message;
+      if (message.log === undefined) return message;
+    }
+  }
+
+  async signal(signal: NodeJS.Signals): Promise<void> {
+    this.child.kill(signal);
+  }
+
+  /** Signals and waits for the end. */
+  async end(signal: NodeJS.Signals): Promise<void> {
+    this.child.kill(signal);
+    await this.exited;
+  }
+}
+
+/** Runs a body on a data folder of its own and leaves neither the folder nor a server behind. */
+export async function withDataDir(body: (dataDir: string) => Promise<void>): Promise<void> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'embedded-'));
+  try {
+    await body(dataDir);
+  } finally {
+    for (const pid of serversOn(dataDir)) process.kill(pid, 'SIGKILL');
+    await rm(dataDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
+  }
+}
+
+/** The postmasters on a data folder, as the operating system lists them. */
+export function serversOn(dataDir: string): number[] {
+  try {
+    return findServer(join(dataDir, 'postgres')).postmasters;
+  } catch {
+    return [];
+  }
+}
+
+/** Waits until `condition` holds, for at most 20 seconds. */
+export async function until(condition: () => boolean): Promise<void> {
+  const deadline = Date.now() + 20_000;
+  while (!condition()) {
+    if (Date.now() > deadline) throw new Error('waited 20 seconds in vain');
+    await new Promise((resolve) => {
+      setTimeout(resolve, 10);
+    });
+  }
+}

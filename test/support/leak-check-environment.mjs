@@ -1,0 +1,97 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { setTimeout as delay } from 'node:timers/promises';
+
+// The environment that Jest itself would use; found from Jest, which brings it along.
+const require = createRequire(import.meta.url);
+const { TestEnvironment } = require(
+  require.resolve('jest-environment-node', { paths: [require.resolve('jest')] }),
+);
+
+/** What a file may not leave open, by the names that Node gives to them. */
+const WATCHED = ['TCPServerWrap', 'PipeServerWrap', 'TCPSocketWrap', 'ProcessWrap', 'Timeout'];
+/** Ends of connections and processes are reported a little after they happened. */
+const GRACE_MS = 2_000;
+const MARK = 'TEST_FILE_MARK';
+
+/**
+ * Fails a test file that leaves something behind after its last hook: a server, a connection, a
+ * timer or a process, be it a child or a descendant that went its own way. What cannot be seen:
+ * threads, and detached processes that were started with a cleared environment.
+ */
+export default class LeakCheckEnvironment extends TestEnvironment {
+  async setup() {
+    await super.setup();
+    this.before = openResources();
+    this.childrenBefore = new Set(children());
+    this.mark = `${process.pid}-${performance.now()}`;
+    process.env[MARK] = this.mark;
+  }
+
+  async teardown() {
+    const leaks = await this.findLeaks();
+    delete process.env[MARK];
+    await super.teardown();
+    if (leaks.length > 0) throw new Error(`the test file left behind: ${leaks.join(', ')}`);
+  }
+
+  async findLeaks() {
+    const deadline = Date.now() + GRACE_MS;
+    for (;;) {
+      const leaks = [...this.leakedResources(), ...this.leakedProcesses()];
+      if (leaks.length === 0 || Date.now() > deadline) return leaks;
+      await delay(20);
+    }
+  }
+
+  leakedResources() {
+    const now = openResources();
+    return WATCHED.filter((name) => (now[name] ?? 0) > (this.before[name] ?? 0)).map(
+      (name) => `${now[name] - (this.before[name] ?? 0)} × ${name}`,
+    );
+  }
+
+  leakedProcesses() {
+    const own = children().filter((pid) => !this.childrenBefore.has(pid));
+    return [...new Set([...own, ...marked(this.mark)])].map(
+      (pid) => `process ${pid} (${title(pid)})`,
+    );
+  }
+}
+
+function openResources() {
+  const counts = {};
+  for (const name of process.getActiveResourcesInfo()) counts[name] = (counts[name] ?? 0) + 1;
+  return counts;
+}
+
+function children() {
+  return processes().filter((pid) => {
+    // The name in brackets may itself hold spaces and brackets; the parent is two fields after it.
+    const [state, parent] = (read(`/proc/${pid}/stat`).split(') ').at(-1) ?? '').split(' ');
+    return Number(parent) === process.pid && state !== 'Z';
+  });
+}
+
+function marked(mark) {
+  return processes().filter(
+    (pid) => pid !== process.pid && read(`/proc/${pid}/environ`).includes(`${MARK}=${mark}\0`),
+  );
+}
+
+function processes() {
+  if (process.platform !== 'linux') return [];
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
+}
+
+const title = (pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim().slice(0, 120);
+
+function read(path) {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,54 @@
+import { spawnSync } from 'node:child_process';
+import { describe, test } from '@jest/globals';
+
+/** Pieces of the system that some tests cannot do without, each with how to find out. */
+const CHECKS = {
+  root: () => process.geteuid?.() === 0,
+  'an ordinary user': () => process.geteuid?.() !== 0,
+  'mount namespaces': () => runs('unshare', '--mount', 'mount', '-t', 'tmpfs', 'tmpfs', '/mnt'),
+  bubblewrap: () =>
+    runs('bwrap', '--version') &&
+    // As root the sandboxes drop to another user first; that one needs the namespaces.
+    runs(...asUnprivileged('bwrap', '--ro-bind', '/', '/', '--unshare-all', 'true')),
+  debootstrap: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin command -v debootstrap'),
+  'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
+} as const;
+
+export type Requirement = keyof typeof CHECKS;
+
+const known = new Map<Requirement, boolean>();
+
+/** Whether this machine has the piece. */
+export function has(requirement: Requirement): boolean {
+  let answer = known.get(requirement);
+  if (answer === undefined) known.set(requirement, (answer = CHECKS[requirement]()));
+  return answer;
+}
+
+/** `describe` where the pieces are there; else skipped, with what is missing in the name. */
+export function describeWith(requirements: Requirement[], name: string, body: () => void): void {
+  const missing = requirements.filter((requirement) => !has(requirement));
+  if (missing.length === 0) describe(name, body);
+  else describe.skip(`${name} [needs ${missing.join(', ')}]`, body);
+}
+
+/** `test` in the same way. */
+export function testWith(
+  requirements: Requirement[],
+  name: string,
+  body: () => Promise<void> | void,
+  timeoutMs?: number,
+): void {
+  const missing = requirements.filter((requirement) => !has(requirement));
+  if (missing.length === 0) test(name, body, timeoutMs);
+  else test.skip(`${name} [needs ${missing.join(', ')}]`, body, timeoutMs);
+}
+
+function asUnprivileged(...command: string[]): string[] {
+  if (!has('root')) return command;
+  return ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', ...command];
+}
+
+function runs(...[file = '', ...args]: string[]): boolean {
+  return spawnSync(file, args, { stdio: 'ignore', timeout: 20_000 }).status === 0;
+}
