@@ -46,7 +46,8 @@ function serverNameOf(hello: Buffer): HostClaim {
       const type = extensions.uint(2);
       const body = extensions.take(extensions.uint(2));
       if (type !== EXTENSION_SERVER_NAME) continue;
-      const names = new Reader(new Reader(body.subarray(2)).take(body.readUInt16BE(0)));
+      const list = new Reader(body);
+      const names = new Reader(list.take(list.uint(2)));
       while (names.remaining > 0) {
         const nameType = names.uint(1);
         const name = names.take(names.uint(2));
