@@ -32,52 +32,40 @@ export type SystemRoot =
 export function viewArguments(origin: View, view: View, base: string): string[] {
   const bind = (option: string, from: string, to: string): string[] => [option, from, to];
   return [
-    ...['--cap-add', 'ALL', '--dev-bind', '/', '/', '--tmpfs', base],
+    ['--cap-add', 'ALL', '--dev-bind', '/', '/', '--tmpfs', base],
     // Folders that bubblewrap makes on the way to a mount are for root alone.
-    ...['--perms', '0755', '--dir', view.app],
-    ...bind('--ro-bind', origin.node, view.node),
-    ...['dist', 'node_modules', 'package.json'].flatMap((part) =>
+    ['--perms', '0755', '--dir', view.app],
+    bind('--ro-bind', origin.node, view.node),
+    ['dist', 'node_modules', 'package.json'].flatMap((part) =>
       bind('--ro-bind', join(origin.app, part), join(view.app, part)),
     ),
-    ...bind('--ro-bind', origin.etc, view.etc),
-    ...(origin.tools !== null && view.tools !== null
-      ? bind('--ro-bind', origin.tools, view.tools)
-      : []),
-    ...bind('--bind', origin.sandbox, view.sandbox),
-  ];
+    bind('--ro-bind', origin.etc, view.etc),
+    origin.tools !== null && view.tools !== null ? bind('--ro-bind', origin.tools, view.tools) : [],
+    bind('--bind', origin.sandbox, view.sandbox),
+  ].flat();
 }
 
 /** The outer namespaces: a network of its own with nothing but loopback, and the right to serve it. */
 export function nestArguments(): string[] {
   return [
-    '--dev-bind',
-    '/',
-    '/',
-    '--unshare-user',
-    '--uid',
-    '0',
-    '--gid',
-    '0',
-    '--cap-add',
-    'ALL',
-    '--unshare-net',
-    '--die-with-parent',
-  ];
+    ['--dev-bind', '/', '/', '--unshare-net', '--die-with-parent'],
+    ['--unshare-user', '--uid', '0', '--gid', '0', '--cap-add', 'ALL'],
+  ].flat();
 }
 
 function systemArguments(root: SystemRoot, view: View): string[] {
   const own = join(view.sandbox, 'rootfs');
   if (root.kind === 'own') {
     return [
-      ...root.folders.flatMap((folder) => ['--bind', join(own, folder), folder]),
-      ...root.entries.flatMap(({ path, link }) =>
+      root.folders.flatMap((folder) => ['--bind', join(own, folder), folder]),
+      root.entries.flatMap(({ path, link }) =>
         link === null ? ['--bind', join(own, path), path] : ['--symlink', link, path],
       ),
-    ];
+    ].flat();
   }
   return [
-    ...['--ro-bind', '/usr', '/usr'],
-    ...root.hidden.flatMap((folder) => [
+    ['--ro-bind', '/usr', '/usr'],
+    root.hidden.flatMap((folder) => [
       '--perms',
       '0555',
       '--size',
@@ -87,17 +75,17 @@ function systemArguments(root: SystemRoot, view: View): string[] {
       '--remount-ro',
       folder,
     ]),
-    ...root.entries.flatMap(({ path, link }) =>
+    root.entries.flatMap(({ path, link }) =>
       link === null ? ['--ro-bind', path, path] : ['--symlink', link, path],
     ),
-    ...root.etc.flatMap((path) => ['--ro-bind', path, path]),
-    ...Object.keys(IDENTITY_FILES).flatMap((name) => [
+    root.etc.flatMap((path) => ['--ro-bind', path, path]),
+    Object.keys(IDENTITY_FILES).flatMap((name) => [
       '--ro-bind',
       join(view.etc, name),
       `/etc/${name}`,
     ]),
-    ...['--dir', '/var', '--symlink', '/tmp', '/var/tmp', '--dir', '/root', '--dir', '/opt'],
-  ];
+    ['--dir', '/var', '--symlink', '/tmp', '/var/tmp', '--dir', '/root', '--dir', '/opt'],
+  ].flat();
 }
 
 /**
@@ -116,19 +104,19 @@ export function sandboxArguments(options: {
   const size = String(limits.tmpBytes);
   const capabilities = profile === 'setup' ? ['DAC_OVERRIDE', 'FOWNER', 'CHOWN', 'SETFCAP'] : [];
   return [
-    ...['--unshare-user', '--uid', id, '--gid', id],
-    ...['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try'],
-    ...['--hostname', HOST_NAME, '--new-session', '--die-with-parent', '--cap-drop', 'ALL'],
-    ...capabilities.flatMap((name) => ['--cap-add', `CAP_${name}`]),
-    ...systemArguments(root, view),
-    ...['--proc', '/proc', '--ro-bind', '/proc/sys', '/proc/sys'],
-    ...['--dev', '/dev', '--perms', '1777', '--size', size, '--tmpfs', '/dev/shm'],
-    ...['--remount-ro', '/dev'],
-    ...['--perms', '1777', '--size', size, '--tmpfs', '/tmp'],
-    ...['--perms', '0755', '--size', String(Math.ceil(limits.tmpBytes / 16)), '--tmpfs', '/run'],
-    ...(view.tools === null ? [] : ['--ro-bind', view.tools, TOOLS]),
-    ...['--bind', join(view.sandbox, 'home'), HOME],
-    ...['--bind', join(view.sandbox, 'workspace'), WORKSPACE],
-    ...['--remount-ro', '/'],
-  ];
+    ['--unshare-user', '--uid', id, '--gid', id],
+    ['--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try'],
+    ['--hostname', HOST_NAME, '--new-session', '--die-with-parent', '--cap-drop', 'ALL'],
+    capabilities.flatMap((name) => ['--cap-add', `CAP_${name}`]),
+    systemArguments(root, view),
+    ['--proc', '/proc', '--ro-bind', '/proc/sys', '/proc/sys'],
+    ['--dev', '/dev', '--perms', '1777', '--size', size, '--tmpfs', '/dev/shm'],
+    ['--remount-ro', '/dev'],
+    ['--perms', '1777', '--size', size, '--tmpfs', '/tmp'],
+    ['--perms', '0755', '--size', String(Math.ceil(limits.tmpBytes / 16)), '--tmpfs', '/run'],
+    view.tools === null ? [] : ['--ro-bind', view.tools, TOOLS],
+    ['--bind', join(view.sandbox, 'home'), HOME],
+    ['--bind', join(view.sandbox, 'workspace'), WORKSPACE],
+    ['--remount-ro', '/'],
+  ].flat();
 }

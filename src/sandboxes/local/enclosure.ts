@@ -90,16 +90,22 @@ export class StrictEnclosure implements Enclosure {
       name,
       value,
     ]);
-    const args = [
-      ...this.sandbox(folder, record, 'agent', view),
-      ...['--clearenv', ...environment, '--chdir', '/'],
-    ];
+    const args = this.sandbox(folder, record, 'agent', view).concat(
+      ['--clearenv', '--chdir', '/'],
+      environment,
+    );
     const bwrap = this.bwrap();
     return {
-      argv: [
-        ...prefix,
-        ...[bwrap, ...nestArguments(), '--', '/bin/sh', '-c', RUN_SANDBOX, bwrap, ...command],
-      ],
+      argv: prefix.concat([
+        bwrap,
+        ...nestArguments(),
+        '--',
+        '/bin/sh',
+        '-c',
+        RUN_SANDBOX,
+        bwrap,
+        ...command,
+      ]),
       descriptors: [args.join('\0'), seccompFilter('agent', process.arch)],
     };
   }

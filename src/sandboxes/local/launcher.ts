@@ -44,11 +44,10 @@ export async function startSupervisor(options: {
   signal: AbortSignal;
 }): Promise<void> {
   const { prefix, view, folder, request, onAbort, signal } = options;
-  const argv = [
-    ...prefix,
-    ...['/bin/sh', '-c', START_SCRIPT, 'sh', request.folder],
-    ...[view.node, ...NODE_FLAGS, supervisorEntry(view.app)],
-  ];
+  const argv = prefix.concat(
+    ['/bin/sh', '-c', START_SCRIPT, 'sh', request.folder],
+    [view.node, ...NODE_FLAGS, supervisorEntry(view.app)],
+  );
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | constants.O_NOFOLLOW;
   const log = await open(folder.log, flags, 0o600);
   let answer: LaunchAnswer | null;

@@ -19,7 +19,7 @@ export interface ArgumentTest {
 /** What happens to one system call. Tests are tried in order; the first that holds decides, else `otherwise`. */
 export interface SyscallRule {
   number: number;
-  tests?: readonly { when: readonly ArgumentTest[]; then: Action }[];
+  tests?: readonly { when: readonly ArgumentTest[]; action: Action }[];
   otherwise: Action;
 }
 
@@ -74,10 +74,10 @@ function assembleTest(test: ArgumentTest, skip: number): Instruction[] {
 
 function assembleRule(rule: SyscallRule): Instruction[] {
   const body: Instruction[] = [];
-  for (const { when, then } of rule.tests ?? []) {
-    let block = [returnAction(then)];
+  for (const { when, action } of rule.tests ?? []) {
+    let block = [returnAction(action)];
     // Built from the end, so that each test knows how much lies behind it.
-    for (const test of [...when].reverse()) block = [...assembleTest(test, block.length), ...block];
+    for (const test of when.toReversed()) block = assembleTest(test, block.length).concat(block);
     body.push(...block);
   }
   body.push(returnAction(rule.otherwise));

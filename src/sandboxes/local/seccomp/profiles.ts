@@ -110,32 +110,32 @@ function rulesFor(column: 0 | 1, profile: SeccompProfile): SyscallRule[] {
 
   const refuse: Action = { errno: EPERM };
   add(CLONE, {
-    tests: [{ when: [{ index: 0, anyBit: NEW_NAMESPACES }], then: refuse }],
+    tests: [{ when: [{ index: 0, anyBit: NEW_NAMESPACES }], action: refuse }],
     otherwise: 'allow',
   });
   add(UNSHARE, {
-    tests: [{ when: [{ index: 0, anyBit: NEW_NAMESPACES | NEW_TIME_NAMESPACE }], then: refuse }],
+    tests: [{ when: [{ index: 0, anyBit: NEW_NAMESPACES | NEW_TIME_NAMESPACE }], action: refuse }],
     otherwise: 'allow',
   });
   add(IOCTL, {
-    tests: [{ when: [{ index: 1, equals: [TIOCSTI, TIOCLINUX] }], then: refuse }],
+    tests: [{ when: [{ index: 1, equals: [TIOCSTI, TIOCLINUX] }], action: refuse }],
     otherwise: 'allow',
   });
   add(SOCKET, {
     tests: [
-      { when: [{ index: 0, equals: [AF_UNIX, AF_INET, AF_INET6] }], then: 'allow' },
+      { when: [{ index: 0, equals: [AF_UNIX, AF_INET, AF_INET6] }], action: 'allow' },
       {
         when: [
           { index: 0, equals: [AF_NETLINK] },
           { index: 2, equals: [NETLINK_ROUTE] },
         ],
-        then: 'allow',
+        action: 'allow',
       },
     ],
     otherwise: { errno: EAFNOSUPPORT },
   });
   add(SOCKETPAIR, {
-    tests: [{ when: [{ index: 0, equals: [AF_UNIX] }], then: 'allow' }],
+    tests: [{ when: [{ index: 0, equals: [AF_UNIX] }], action: 'allow' }],
     otherwise: { errno: EAFNOSUPPORT },
   });
   return rules;

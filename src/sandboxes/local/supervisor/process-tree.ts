@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 
 /** The processes of one launch, as far as this supervisor can see them. */
 export interface ProcessTree {
@@ -31,14 +31,13 @@ function allPids(): number[] {
     .map(Number);
 }
 
-/** All processes of a kernel user: that user is this sandbox and nothing else. */
+/** All processes of a kernel user: that user is this sandbox and nothing else. Zombies are dead and do not count. */
 export function processesOfUser(uid: number): number[] {
   return allPids().filter((pid) => {
     try {
-      return (
-        statSync(`/proc/${pid}`).uid === uid ||
-        /^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] === String(uid)
-      );
+      const status = readFileSync(`/proc/${pid}/status`, 'latin1');
+      const [, real, effective] = /^Uid:\s+(\d+)\s+(\d+)/m.exec(status) ?? [];
+      return !/^State:\s+[ZX]/m.test(status) && [real, effective].includes(String(uid));
     } catch {
       return false;
     }
