@@ -1,4 +1,4 @@
-import type { PinnedPackage } from '../environments/environments.service.js';
+import type { PackageSpec } from '../environments/packages.js';
 import type { SandboxLayout } from '../sandboxes/sandbox-driver.js';
 import { quote } from './shell-quote.js';
 import type { Repository } from './turn-plan.js';
@@ -6,17 +6,17 @@ import type { Repository } from './turn-plan.js';
 /** What a new sandbox is set up with. */
 export interface ProvisionInput {
   layout: SandboxLayout;
-  packages: readonly PinnedPackage[];
+  packages: readonly PackageSpec[];
   repositories: readonly Repository[];
   setupScript: string;
 }
 
-type Manager = PinnedPackage['manager'];
+type Manager = PackageSpec['manager'];
 
 /** All but apt install into the agent's own ~/.local, so that the agent can go on with them. */
 const INSTALLERS: Record<
   Manager,
-  { word(item: PinnedPackage): string; command: string; tool: string; debian: string; each?: true }
+  { word(item: PackageSpec): string; command: string; tool: string; debian: string; each?: true }
 > = {
   apt: {
     word: ({ name, version }) => (version ? `${name}=${version}` : name),
@@ -99,7 +99,7 @@ export function needsWritableRoot(
   return input.setupScript.trim() !== '' || input.packages.some((item) => item.manager !== 'npm');
 }
 
-function packageSteps(packages: readonly PinnedPackage[]): string[] {
+function packageSteps(packages: readonly PackageSpec[]): string[] {
   const managers = Object.keys(INSTALLERS) as Manager[];
   return managers.flatMap((manager) => {
     const { word, command, tool, debian, each } = INSTALLERS[manager];

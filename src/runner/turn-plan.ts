@@ -64,7 +64,7 @@ export class TurnPlanner {
         mcpServers: agent.mcpServers,
         skills: agent.skills,
         access,
-        layout: this.driver.layout,
+        layout: this.driver.layout(turn.session_id),
       },
       secrets: [
         access.apiKey,

@@ -96,7 +96,11 @@ export class TurnRunner {
     } catch (error) {
       if (this.stop.signal.aborted) throw this.stop.signal.reason;
       if (error instanceof LeaseLost || error instanceof Draining) throw error;
-      if (error instanceof StageFailed || error instanceof TurnTimeout || error instanceof Refusal) {
+      if (
+        error instanceof StageFailed ||
+        error instanceof TurnTimeout ||
+        error instanceof Refusal
+      ) {
         return failed(error.message);
       }
       this.logger.error(`Turn ${this.turn.id} of session ${this.sessionId} failed`, error);

@@ -71,7 +71,9 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
     limit.abort();
     await this.leases
       .release(this.owner)
-      .catch((error: unknown) => this.logger.warn(`Leases run out by themselves: ${String(error)}`));
+      .catch((error: unknown) =>
+        this.logger.warn(`Leases run out by themselves: ${String(error)}`),
+      );
     await this.driver.close();
   }
 

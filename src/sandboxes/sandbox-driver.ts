@@ -31,6 +31,9 @@ export interface SandboxDriver {
    */
   create(options: CreateSandboxOptions): Promise<void>;
 
+  /** Names of the hosts from which package managers install in this driver's sandboxes; patterns as in a policy. */
+  packageHosts(options: { signal: AbortSignal }): Promise<readonly string[]>;
+
   /** Replaces the network policy; it holds for everything launched afterwards. */
   restrictNetwork(options: SandboxRef & { network: NetworkPolicy }): Promise<void>;
 

@@ -1,7 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Sql } from '../database/sql.js';
 import { KeyRing } from '../secrets/key-ring.js';
-import { type PublicResource, sessionSecretsContext } from './session-resources.js';
+import { secretContext } from '../secrets/secret-contexts.js';
+import type { PublicResource } from './session-resources.js';
 
 const FIND = {
   name: 'sessions-plan',
@@ -38,6 +39,6 @@ export class SessionPlans {
     );
     if (!row) throw new Error('The session is gone');
     const { sealed, ...plan } = row;
-    return { ...plan, tokens: this.keys.openRecord(sealed, sessionSecretsContext(sessionId)) };
+    return { ...plan, tokens: this.keys.openRecord(sealed, secretContext.session(sessionId)) };
   }
 }

@@ -18,9 +18,6 @@ export interface SessionResources {
   tokens: Record<string, string>;
 }
 
-/** What binds a session's sealed tokens to its row. */
-export const sessionSecretsContext = (sessionId: string) => `sessions.secrets:${sessionId}`;
-
 const WORKSPACE = '/workspace/';
 
 /**

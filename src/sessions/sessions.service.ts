@@ -12,6 +12,7 @@ import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SandboxError } from '../sandboxes/sandbox-error.js';
 import { SANDBOX_DRIVER } from '../sandboxes/sandbox-host.js';
 import { KeyRing } from '../secrets/key-ring.js';
+import { secretContext } from '../secrets/secret-contexts.js';
 import {
   type CreateSessionDto,
   DEFAULT_TIMEOUT,
@@ -19,7 +20,7 @@ import {
 } from './dto/create-session.dto.js';
 import type { Session } from './entities/session.entity.js';
 import type { Turn } from './entities/turn.entity.js';
-import { readResources, sessionSecretsContext } from './session-resources.js';
+import { readResources } from './session-resources.js';
 import { refusalOf, SANDBOX_GONE } from './session-transitions.js';
 import { SessionsRepository } from './sessions.repository.js';
 
@@ -75,7 +76,7 @@ export class SessionsService {
           provider: agent.provider,
           timeout: request.timeout ?? DEFAULT_TIMEOUT,
           resources,
-          secretsSealed: this.keys.sealRecord(tokens, sessionSecretsContext(id)),
+          secretsSealed: this.keys.sealRecord(tokens, secretContext.session(id)),
         },
         request.prompt ?? '',
       );

@@ -51,7 +51,11 @@ export class StreamStates {
   constructor(private readonly sql: Sql) {}
 
   /** @returns `undefined` for a session that does not exist or is not this user's. */
-  async connect(userId: string, sessionId: string, cursor: number): Promise<StreamStart | undefined> {
+  async connect(
+    userId: string,
+    sessionId: string,
+    cursor: number,
+  ): Promise<StreamStart | undefined> {
     if (!isUuid(sessionId)) return undefined;
     const rows = await this.sql.query<StreamStart & Record<string, unknown>>(CONNECT, [
       sessionId,

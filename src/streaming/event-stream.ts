@@ -34,7 +34,10 @@ export class EventStream extends Readable implements FeedListener {
   private stateIsOld = true;
   private woken = false;
   private sleeping: (() => void) | undefined;
+  /** The client has room for more. */
+  private wanted = false;
   private pumping = false;
+  private finished = false;
   /** When something was last sent; by the monotonic clock, milliseconds. */
   lastSentAt = performance.now();
 
@@ -57,56 +60,52 @@ export class EventStream extends Readable implements FeedListener {
 
   /** Says that the connection is alive, unless the client is behind anyway. */
   beat(): void {
-    if (!this.destroyed && !this.readableEnded && this.readableLength === 0) this.send(HEARTBEAT);
+    if (!this.finished && this.readableLength === 0) this.send(HEARTBEAT);
   }
 
   /** Ends the stream between two events; the client resumes elsewhere. */
   endNow(): void {
-    if (this.destroyed) return;
-    this.options.leave(this.feed, this);
+    if (this.finished) return;
+    this.leave();
     this.push(null);
-    this.pumping = true;
-    this.sleeping?.();
   }
 
   override _read(): void {
+    this.wanted = true;
     if (this.pumping) return;
     this.pumping = true;
-    this.pump().then(
-      (goOn) => {
-        if (goOn) this.pumping = false;
-      },
-      (error: Error) => this.destroy(error),
-    );
+    this.pump().catch((error: Error) => this.destroy(error));
   }
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    this.options.leave(this.feed, this);
-    this.sleeping?.();
+    this.leave();
     callback(error);
   }
 
-  /** Moves on until the client has enough for now. @returns false when the stream has ended. */
-  private async pump(): Promise<boolean> {
-    while (!this.destroyed && !this.readableEnded) {
+  private leave(): void {
+    this.finished = true;
+    this.options.leave(this.feed, this);
+    this.sleeping?.();
+  }
+
+  /** Moves on until the client has enough for now. */
+  private async pump(): Promise<void> {
+    while (!this.finished) {
       this.woken = false;
       const frames = await this.readOn();
-      if (this.destroyed || this.ended) return false;
+      if (this.finished) return;
       if (frames === undefined) {
         await this.sleep(RETRY_MS);
       } else if (frames.length > 0) {
-        if (!this.send(this.join(frames))) return true;
-      } else if (this.finish()) {
-        return false;
-      } else if (!this.woken && !this.stateIsOld) {
+        this.wanted = false;
+        if (!this.send(this.join(frames)) && !this.wanted) {
+          this.pumping = false;
+          return;
+        }
+      } else if (!this.finish() && !this.woken && !this.stateIsOld) {
         await this.sleep();
       }
     }
-    return false;
-  }
-
-  private get ended(): boolean {
-    return this.readableEnded || (this as { _readableState?: { ended: boolean } })._readableState?.ended === true;
   }
 
   /** @returns the next frames, none when there is nothing new, `undefined` when the database did not answer. */
@@ -156,7 +155,7 @@ export class EventStream extends Readable implements FeedListener {
         : undefined;
     const event = terminalEventOf(state, this.turn, this.cursor) ?? stale;
     if (!event) return false;
-    this.send(encodeEvent(event, event.id));
+    this.push(encodeEvent(event, event.id));
     this.endNow();
     return true;
   }

@@ -21,6 +21,7 @@ import { DegradedEnclosure, StrictEnclosure, type Enclosure } from './enclosure.
 import { inspectHost, type Host } from './host.js';
 import { isId, requireId } from './ids.js';
 import { runInside } from './inside.js';
+import { readPackageHosts } from './package-hosts.js';
 import { prepareLaunchFolder, startSupervisor } from './launcher.js';
 import { endLaunch, killSupervisors, sweepUser } from './launch-end.js';
 import type { LocalSandboxOptions } from './options.js';
@@ -102,6 +103,10 @@ export class LocalSandboxDriver implements SandboxDriver {
     if (record.writableRoot) await this.makeRootfs(sandboxId, uid, signal);
     this.requireNotAborted(signal);
     await this.store.write(sandboxId, record);
+  }
+
+  async packageHosts({ signal }: { signal: AbortSignal }): Promise<readonly string[]> {
+    return readPackageHosts(signal);
   }
 
   async restrictNetwork(options: SandboxRef & { network: NetworkPolicy }): Promise<void> {
