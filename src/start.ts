@@ -48,17 +48,16 @@ export async function createApp(config: AppConfig, databaseUrl: string): Promise
   return app;
 }
 
-/** The configured database, or an own PostgreSQL in the data folder; the folder is this process's alone either way. */
+/**
+ * The configured database, or an own PostgreSQL in the data folder. Services that share a configured database may share
+ * a data folder, too; an own one serves a single process.
+ */
 async function openDatabase(config: AppConfig): Promise<OpenDatabase> {
+  if (config.databaseUrl !== undefined) {
+    return { url: config.databaseUrl, stopping: () => undefined, stop: async () => undefined };
+  }
   const lock = await lockDataDir(config.dataDir);
   try {
-    if (config.databaseUrl !== undefined) {
-      return {
-        url: config.databaseUrl,
-        stopping: () => lock.stopping(),
-        stop: () => lock.release(),
-      };
-    }
     const logger = createLogger(config);
     const postgres = await startEmbeddedPostgres({
       dataDir: config.dataDir,

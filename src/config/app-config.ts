@@ -2,6 +2,9 @@ import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ConfigError, type Environment, EnvironmentReader } from './parse.js';
 
+/** Is this process the only one on its database? An embedded one serves no other. */
+export const isSoleProcess = (config: AppConfig): boolean => config.databaseUrl === undefined;
+
 /** How one model provider is reached. */
 export interface ProviderAccess {
   /** Handed to the runtime in the sandbox; a secret. */

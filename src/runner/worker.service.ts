@@ -9,7 +9,7 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
-import { AppConfig } from '../config/app-config.js';
+import { AppConfig, isSoleProcess } from '../config/app-config.js';
 import { Doorbell } from '../event-log/doorbell.js';
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SANDBOX_DRIVER, SandboxHost } from '../sandboxes/sandbox-host.js';
@@ -53,7 +53,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
       this.doorbell.on('work.rang', () => this.wakeup.ring()),
       this.doorbell.on('bells.missed', () => this.wakeup.ring()),
     ];
-    this.loops = Promise.all([this.claimLoop(), this.leaseLoop()]);
+    this.loops = this.run();
   }
 
   async beforeApplicationShutdown(): Promise<void> {
@@ -81,6 +81,11 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
   async whenIdle(sessionId: string): Promise<void> {
     const busy = [...this.runners.values()].filter(({ runner }) => runner.sessionId === sessionId);
     await Promise.all(busy.map(({ done }) => done));
+  }
+
+  private async run(): Promise<void> {
+    if (isSoleProcess(this.config)) await this.leases.expireAll();
+    await Promise.all([this.claimLoop(), this.leaseLoop()]);
   }
 
   private async claimLoop(): Promise<void> {
