@@ -12,9 +12,15 @@ import type { AppConfig } from './config/app-config.js';
 import { ConfigModule } from './config/config.module.js';
 import { DatabaseModule } from './database/database.module.js';
 import { EnvironmentsModule } from './environments/environments.module.js';
+import { EventLogModule } from './event-log/event-log.module.js';
 import { HealthModule } from './health/health.module.js';
+import { MaintenanceModule } from './maintenance/maintenance.module.js';
+import { RunnerModule } from './runner/runner.module.js';
 import { RuntimesModule } from './runtimes/runtimes.module.js';
+import { SandboxesModule } from './sandboxes/sandboxes.module.js';
 import { SecretsModule } from './secrets/secrets.module.js';
+import { SessionsModule } from './sessions/sessions.module.js';
+import { StreamingModule } from './streaming/streaming.module.js';
 
 /** The composition root: which modules make up the process, by its role. */
 @Module({})
@@ -34,9 +40,15 @@ export class AppModule {
         ScheduleModule.forRoot(),
         SecretsModule,
         RuntimesModule,
+        SandboxesModule,
+        EventLogModule,
         AuthModule,
         EnvironmentsModule,
         AgentsModule,
+        SessionsModule,
+        StreamingModule,
+        ...(options.config.role === 'api' ? [] : [RunnerModule]),
+        MaintenanceModule,
         HealthModule,
       ],
       providers: [

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { EventEmitter2 } from '@nestjs/event-emitter';
 import type { SqlExecutor } from '../database/sql.js';
 import { Notifications } from '../database/notifications.js';
@@ -30,7 +30,7 @@ const PER_NOTIFICATION = 180;
  * notification; whoever hears it looks into the database.
  */
 @Injectable()
-export class Doorbell implements OnModuleInit, OnModuleDestroy {
+export class Doorbell implements OnModuleInit, OnApplicationShutdown {
   private readonly origin = randomUUID().slice(0, 8);
   private readonly subscriptions: (() => void)[] = [];
 
@@ -49,7 +49,7 @@ export class Doorbell implements OnModuleInit, OnModuleDestroy {
     );
   }
 
-  onModuleDestroy(): void {
+  onApplicationShutdown(): void {
     for (const end of this.subscriptions) end();
   }
 

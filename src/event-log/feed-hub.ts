@@ -1,11 +1,11 @@
-import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { Doorbell } from './doorbell.js';
 import { EventLogRepository } from './event-log.repository.js';
 import { type FeedListener, SessionFeed } from './session-feed.js';
 
 /** The feeds of the sessions that somebody in this process reads; without a reader there is none. */
 @Injectable()
-export class FeedHub implements OnModuleInit, OnModuleDestroy {
+export class FeedHub implements OnModuleInit, OnApplicationShutdown {
   private readonly feeds = new Map<string, SessionFeed>();
   private readonly subscriptions: (() => void)[] = [];
 
@@ -27,7 +27,7 @@ export class FeedHub implements OnModuleInit, OnModuleDestroy {
     );
   }
 
-  onModuleDestroy(): void {
+  onApplicationShutdown(): void {
     for (const end of this.subscriptions) end();
   }
 

@@ -1,14 +1,9 @@
 import { Body, Controller, Delete, Get, HttpCode, Param, Post } from '@nestjs/common';
 import { ApiBearerAuth, ApiTags } from '@nestjs/swagger';
+import { DetailResponse } from '../common/dto/detail-response.dto.js';
 import { OwnerId } from '../common/owner.decorator.js';
 import { CreateSessionDto, PromptSessionDto } from './dto/create-session.dto.js';
-import {
-  AcceptedSession,
-  Detail,
-  SessionList,
-  SessionObject,
-  TurnList,
-} from './dto/session.dto.js';
+import { AcceptedSession, SessionList, SessionObject, TurnList } from './dto/session.dto.js';
 import { SessionPresenter } from './session.presenter.js';
 import { SessionsService } from './sessions.service.js';
 
@@ -58,14 +53,14 @@ export class SessionsController {
   /** Ends a session for good and frees its sandbox. */
   @Post(':id/terminate')
   @HttpCode(200)
-  async terminate(@OwnerId() userId: string, @Param('id') id: string): Promise<Detail> {
+  async terminate(@OwnerId() userId: string, @Param('id') id: string): Promise<DetailResponse> {
     await this.sessions.terminate(userId, id);
     return { detail: 'Session terminated' };
   }
 
   /** Deletes an inactive session with its turns, prompts, secrets, logs and sandbox. */
   @Delete(':id/delete')
-  async delete(@OwnerId() userId: string, @Param('id') id: string): Promise<Detail> {
+  async delete(@OwnerId() userId: string, @Param('id') id: string): Promise<DetailResponse> {
     await this.sessions.delete(userId, id);
     return { detail: 'Session deleted' };
   }

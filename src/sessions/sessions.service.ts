@@ -12,6 +12,7 @@ import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SandboxError } from '../sandboxes/sandbox-error.js';
 import { SANDBOX_DRIVER } from '../sandboxes/sandbox-host.js';
 import { KeyRing } from '../secrets/key-ring.js';
+import { secretContext } from '../secrets/secret-contexts.js';
 import {
   type CreateSessionDto,
   DEFAULT_TIMEOUT,
@@ -24,9 +25,6 @@ import { refusalOf, SANDBOX_GONE } from './session-transitions.js';
 import { SessionsRepository } from './sessions.repository.js';
 
 const PREFLIGHT_LIMIT_MS = 10_000;
-
-/** What binds a session's sealed secrets to its row. */
-export const sessionSecretsContext = (sessionId: string) => `sessions.secrets:${sessionId}`;
 
 /** Sessions as clients see them: created, prompted, terminated, deleted. Running them is the runner's. */
 @Injectable()
@@ -78,7 +76,7 @@ export class SessionsService {
           provider: agent.provider,
           timeout: request.timeout ?? DEFAULT_TIMEOUT,
           resources,
-          secretsSealed: this.keys.sealRecord(tokens, sessionSecretsContext(id)),
+          secretsSealed: this.keys.sealRecord(tokens, secretContext.session(id)),
         },
         request.prompt ?? '',
       );

@@ -86,6 +86,13 @@ const RELEASE = {
     WHERE lease_owner = $1 AND status = 'running'`,
 };
 
+const EXPIRE_ALL = {
+  name: 'turns-expire-all',
+  text: `
+    UPDATE turns SET lease_expires_at = now(), lease_owner = NULL
+    WHERE status = 'running' AND lease_owner IS NOT NULL`,
+};
+
 /** Who may work on which turn: claiming by one statement, renewing, handing back. */
 @Injectable()
 export class TurnLeaseRepository {
@@ -121,6 +128,11 @@ export class TurnLeaseRepository {
   async held(owner: string, turnIds: readonly string[]): Promise<string[]> {
     const rows = await this.sql.query<{ id: string }>(HELD, [owner, turnIds]);
     return rows.map((row) => row.id);
+  }
+
+  /** Ends the leases of all processes, for one that knows that they are dead. */
+  async expireAll(): Promise<void> {
+    await this.sql.query(EXPIRE_ALL);
   }
 
   /** Hands all leases of an owner back at once. */

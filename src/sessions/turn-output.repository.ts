@@ -15,6 +15,7 @@ export interface SpoolPosition {
 export interface TurnCommit {
   turnId: string;
   sessionId: string;
+  turnNumber: number;
   fencing: number;
   /** The number of commits before this one: a commit whose answer was lost is recognised by it. */
   seq: number;

@@ -130,8 +130,3 @@ export class TurnObject {
 export class TurnList {
   data!: TurnObject[];
 }
-
-/** A sentence for people. */
-export class Detail {
-  detail!: string;
-}
