@@ -12,6 +12,16 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const MAIN = join(ROOT, 'dist', 'src', 'main.js');
 const START_LIMIT_MS = 30_000;
 const STOP_LIMIT_MS = 30_000;
+/** One ring for all, so that several services can share a database. */
+export const ENCRYPTION_KEYS = `test:${Buffer.alloc(32, 'test').toString('base64')}`;
+const BASE_ENV = {
+  PORT: '0',
+  HOST: '127.0.0.1',
+  ENCRYPTION_KEYS,
+  // What Jest runs with is not for the service.
+  NODE_OPTIONS: undefined,
+  NODE_ENV: undefined,
+};
 
 export interface ServiceOptions {
   /** Added to the environment of the process; `undefined` takes a variable away. */
@@ -106,7 +116,7 @@ type Exit = Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 function run(env: Record<string, string | undefined>) {
   const child = spawn(process.execPath, ['--enable-source-maps', MAIN], {
     cwd: ROOT,
-    env: { ...process.env, NODE_OPTIONS: undefined, PORT: '0', HOST: '127.0.0.1', ...env },
+    env: { ...process.env, ...BASE_ENV, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let text = '';
