@@ -1,8 +1,10 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { KeyRing } from '../../src/secrets/key-ring.js';
+import { secretContext } from '../../src/secrets/secret-contexts.js';
 import { type CliResult, runCli } from '../support/cli.js';
 import { HttpClient } from '../support/http-client.js';
 import { query, type Service, startService } from '../support/service.js';
@@ -181,6 +183,18 @@ it('changes the key of every secret beside a running service, and lets go of the
     { type: 'stdio', name: 's', command: 'x', env: { K: value } },
   ];
   const { body } = await first.http.post('/agents', { ...agent, mcp_servers: servers('1') });
+  const sessionId = randomUUID();
+  await query(
+    databaseUrl,
+    `INSERT INTO sessions (id, user_id, agent_id, agent_version, provider, timeout, resources, status, secrets_sealed)
+     VALUES ($1, $2, $3, 1, 'shell', 60, '[]', 'completed', $4)`,
+    [
+      sessionId,
+      first.userId,
+      body.id,
+      KeyRing.parse(old ?? '').seal('token', secretContext.session(sessionId)),
+    ],
+  );
 
   const both = `${fresh},${old}`;
   const second = await startService({ ...options, env: { ENCRYPTION_KEYS: both } });
@@ -191,7 +205,8 @@ it('changes the key of every secret beside a running service, and lets go of the
          SELECT env_vars_sealed AS sealed FROM environments UNION ALL
          SELECT env_vars_sealed FROM environment_versions UNION ALL
          SELECT mcp_secrets_sealed FROM agents UNION ALL
-         SELECT mcp_secrets_sealed FROM agent_versions) sealed ORDER BY 1`,
+         SELECT mcp_secrets_sealed FROM agent_versions UNION ALL
+         SELECT secrets_sealed FROM sessions) sealed ORDER BY 1`,
     );
     return rows.map(({ key }) => key);
   };
@@ -211,8 +226,17 @@ it('changes the key of every secret beside a running service, and lets go of the
     ...busy,
   ]);
   expect(done.json).toMatchObject({ key_id: 'new', unused_key_ids: ['old'] });
-  expect(done.json.resealed).toBeGreaterThanOrEqual(121);
+  expect(done.json.resealed).toBeGreaterThanOrEqual(122);
   expect(await keysInUse()).toEqual(['new']);
+  const [session] = await query<{ sealed: string }>(
+    databaseUrl,
+    'SELECT secrets_sealed AS sealed FROM sessions',
+  );
+  const opened = KeyRing.parse(fresh ?? '').open(
+    session?.sealed ?? '',
+    secretContext.session(sessionId),
+  );
+  expect(opened).toBe('token');
   await second.stop();
 
   const third = await startService({ ...options, env: { ENCRYPTION_KEYS: fresh } });

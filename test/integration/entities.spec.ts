@@ -7,6 +7,8 @@ import { UserEntity } from '../../src/auth/entities/user.entity.js';
 import { dataSourceOptions } from '../../src/database/data-source.js';
 import { EnvironmentVersionEntity } from '../../src/environments/entities/environment-version.entity.js';
 import { EnvironmentEntity } from '../../src/environments/entities/environment.entity.js';
+import { Session } from '../../src/sessions/entities/session.entity.js';
+import { Turn } from '../../src/sessions/entities/turn.entity.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 const ENTITIES = [
@@ -16,7 +18,12 @@ const ENTITIES = [
   EnvironmentVersionEntity,
   AgentEntity,
   AgentVersionEntity,
+  Session,
+  Turn,
 ];
+
+/** Maps only what clients see; the queue's columns are for hand-written SQL alone. */
+const PARTIAL = new Set<unknown>([Turn]);
 
 let database: TestDatabase;
 let dataSource: DataSource;
@@ -47,6 +54,8 @@ it.each(ENTITIES.map((entity) => [entity.name, entity] as const))(
       [tableName],
     );
     expect(actual.length).toBeGreaterThan(0);
+    const mapped = new Set(columns.map((column) => column.databaseName));
+    const expected = actual.filter((row) => !PARTIAL.has(entity) || mapped.has(row.column_name));
     const byName = (rows: [string, boolean, string][]) =>
       rows.sort(([a], [b]) => a.localeCompare(b));
     expect(
@@ -59,7 +68,7 @@ it.each(ENTITIES.map((entity) => [entity.name, entity] as const))(
       ),
     ).toEqual(
       byName(
-        actual.map((row) => [
+        expected.map((row) => [
           row.column_name,
           row.is_nullable === 'YES',
           TYPES[row.data_type] ?? row.data_type,
