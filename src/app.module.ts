@@ -2,6 +2,8 @@ import { type DynamicModule, Module } from '@nestjs/common';
 import { APP_FILTER, APP_PIPE } from '@nestjs/core';
 import { EventEmitterModule } from '@nestjs/event-emitter';
 import { ScheduleModule } from '@nestjs/schedule';
+import { AgentsModule } from './agents/agents.module.js';
+import { AuthModule } from './auth/auth.module.js';
 import { Clock, SystemClock } from './common/clock.js';
 import { DetailFilter } from './common/http/detail.filter.js';
 import { KnownRoutes } from './common/http/known-routes.js';
@@ -9,9 +11,16 @@ import { BodyValidationPipe } from './common/http/validation.pipe.js';
 import type { AppConfig } from './config/app-config.js';
 import { ConfigModule } from './config/config.module.js';
 import { DatabaseModule } from './database/database.module.js';
+import { EnvironmentsModule } from './environments/environments.module.js';
+import { EventLogModule } from './event-log/event-log.module.js';
 import { HealthModule } from './health/health.module.js';
+import { MaintenanceModule } from './maintenance/maintenance.module.js';
+import { RunnerModule } from './runner/runner.module.js';
 import { RuntimesModule } from './runtimes/runtimes.module.js';
+import { SandboxesModule } from './sandboxes/sandboxes.module.js';
 import { SecretsModule } from './secrets/secrets.module.js';
+import { SessionsModule } from './sessions/sessions.module.js';
+import { StreamingModule } from './streaming/streaming.module.js';
 
 /** The composition root: which modules make up the process, by its role. */
 @Module({})
@@ -31,6 +40,15 @@ export class AppModule {
         ScheduleModule.forRoot(),
         SecretsModule,
         RuntimesModule,
+        SandboxesModule,
+        EventLogModule,
+        AuthModule,
+        EnvironmentsModule,
+        AgentsModule,
+        SessionsModule,
+        StreamingModule,
+        ...(options.config.role === 'api' ? [] : [RunnerModule]),
+        MaintenanceModule,
         HealthModule,
       ],
       providers: [

@@ -2,10 +2,13 @@ import { mkdir } from 'node:fs/promises';
 import { ConsoleLogger, type INestApplication, Logger, type LogLevel } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { AppModule } from './app.module.js';
+import { Accounts, type IssuedToken } from './auth/accounts.js';
 import { createHttpAdapter } from './common/http/adapter.js';
 import { KnownRoutes } from './common/http/known-routes.js';
 import { type AppConfig, loadConfig } from './config/app-config.js';
 import type { Environment } from './config/parse.js';
+import { lockDataDir } from './database/embedded/data-dir-lock.js';
+import { startEmbeddedPostgres } from './database/embedded/embedded-postgres.js';
 import { migrate } from './database/migrate.js';
 
 const SHUTDOWN_LIMIT_MS = 20_000;
@@ -19,8 +22,9 @@ export async function start(env: Environment): Promise<void> {
     await migrate(database.url);
     const app = await createApp(config, database.url);
     await app.listen(config.port, config.host);
-    announce(await app.getUrl());
+    announce(await app.getUrl(), await app.get(Accounts).ensureFirstUser());
     onStopSignal(async () => {
+      database.stopping();
       await app.close();
       await database.stop();
     });
@@ -44,9 +48,40 @@ export async function createApp(config: AppConfig, databaseUrl: string): Promise
   return app;
 }
 
-async function openDatabase(config: AppConfig): Promise<{ url: string; stop(): Promise<void> }> {
-  if (config.databaseUrl === undefined) throw new Error('DATABASE_URL is not set');
-  return { url: config.databaseUrl, stop: async () => undefined };
+/**
+ * The configured database, or an own PostgreSQL in the data folder. Services that share a configured database may share
+ * a data folder, too; an own one serves a single process.
+ */
+async function openDatabase(config: AppConfig): Promise<OpenDatabase> {
+  if (config.databaseUrl !== undefined) {
+    return { url: config.databaseUrl, stopping: () => undefined, stop: async () => undefined };
+  }
+  const lock = await lockDataDir(config.dataDir);
+  try {
+    const logger = createLogger(config);
+    const postgres = await startEmbeddedPostgres({
+      dataDir: config.dataDir,
+      log: (line) => logger.log(line, 'Database'),
+    });
+    return {
+      url: postgres.url,
+      stopping: () => lock.stopping(),
+      stop: async () => {
+        await postgres.stop();
+        await lock.release();
+      },
+    };
+  } catch (error) {
+    await lock.release();
+    throw error;
+  }
+}
+
+interface OpenDatabase {
+  url: string;
+  /** A service that starts on the same folder from now on waits instead of failing. */
+  stopping(): void;
+  stop(): Promise<void>;
 }
 
 function createLogger(config: AppConfig): ConsoleLogger {
@@ -58,8 +93,15 @@ function createLogger(config: AppConfig): ConsoleLogger {
   });
 }
 
-function announce(url: string): void {
+function announce(url: string, firstToken: IssuedToken | undefined): void {
   new Logger('Service').log(`Listening on ${url}`);
+  if (firstToken) {
+    // Not through the logger: this is the one time that the token is shown, and logs are kept.
+    process.stdout.write(
+      `\nThe first user is "${firstToken.userName}". Their access token, shown only now:\n\n` +
+        `  ${firstToken.token}\n\n`,
+    );
+  }
 }
 
 /** The first signal stops in order and in bounded time; a second one stops at once. */

@@ -1,6 +1,9 @@
 import { availableParallelism } from 'node:os';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { ConfigError, type Environment, EnvironmentReader } from './parse.js';
+
+/** Is this process the only one on its database? An embedded one serves no other. */
+export const isSoleProcess = (config: AppConfig): boolean => config.databaseUrl === undefined;
 
 /** How one model provider is reached. */
 export interface ProviderAccess {
@@ -22,6 +25,8 @@ export class AppConfig {
   readonly databasePoolSize!: number;
   /** Absolute. */
   readonly dataDir!: string;
+  /** Absolute; what can be made again and may be shared by installations on one machine. */
+  readonly cacheDir!: string;
   readonly role!: 'all' | 'api' | 'worker';
   /** `''` or `/something`, without a trailing slash. */
   readonly apiPrefix!: string;
@@ -63,6 +68,7 @@ const LOG_LEVELS = ['fatal', 'error', 'warn', 'log', 'info', 'debug', 'verbose',
  */
 export function loadConfig(env: Environment): AppConfig {
   const read = new EnvironmentReader(env);
+  const dataDir = resolve(read.text('DATA_DIR') ?? '.data');
   const level = read.oneOf('LOG_LEVEL', 'log', LOG_LEVELS);
   const metricsPort = read.text('METRICS_PORT');
   const config: AppConfig = {
@@ -70,7 +76,8 @@ export function loadConfig(env: Environment): AppConfig {
     host: read.text('HOST') ?? '127.0.0.1',
     databaseUrl: read.url('DATABASE_URL', ['postgres', 'postgresql']),
     databasePoolSize: read.integer('DATABASE_POOL_SIZE', 12, { min: 4, max: 500 }),
-    dataDir: resolve(read.text('DATA_DIR') ?? '.data'),
+    dataDir,
+    cacheDir: resolve(read.text('CACHE_DIR') ?? join(dataDir, 'cache')),
     role: read.oneOf('APP_ROLE', 'all', ['all', 'api', 'worker']),
     apiPrefix: readPrefix(read),
     publicUrl: (read.url('PUBLIC_URL', ['http', 'https']) ?? '').replace(/\/+$/, ''),

@@ -13,10 +13,11 @@ export interface SandboxDriver {
   readonly name: string;
 
   /**
-   * Where things are inside every sandbox of this driver. Absolute paths.
-   * `home` and `workspace` belong to the agent and persist over turns.
+   * Where things are inside a sandbox, as absolute paths; known before the sandbox is made. `home` and `workspace` belong
+   * to the agent and persist over turns. The same for all sandboxes where each has a file system of its own; a driver
+   * that only has the host's gives every sandbox other paths.
    */
-  readonly layout: SandboxLayout;
+  layout(sandboxId: string): SandboxLayout;
 
   /**
    * Does the upstream answer and can it isolate? Cheap (a few ms; the answer may be cached for seconds).
@@ -29,6 +30,9 @@ export interface SandboxDriver {
    * that exists finishes a half-made one and keeps its files.
    */
   create(options: CreateSandboxOptions): Promise<void>;
+
+  /** Names of the hosts from which package managers install in this driver's sandboxes; patterns as in a policy. */
+  packageHosts(options: { signal: AbortSignal }): Promise<readonly string[]>;
 
   /** Replaces the network policy; it holds for everything launched afterwards. */
   restrictNetwork(options: SandboxRef & { network: NetworkPolicy }): Promise<void>;

@@ -5,9 +5,10 @@ import {
   type PipeTransform,
   type Type,
 } from '@nestjs/common';
-import { plainToInstance } from 'class-transformer';
 import { validateSync, type ValidationError } from 'class-validator';
 import { badRequest, InvalidBody, type ValidationItem } from '../errors.js';
+import { toDto } from '../validation/dto.js';
+import { locatedProblems, under } from '../validation/located.js';
 import { UnreadableBody } from './json-body.js';
 
 /** class-validator's constraint → the code that clients see. What is not listed is `value_error`. */
@@ -18,8 +19,6 @@ const CODES: Record<string, string> = {
   isArray: 'list_type',
   isObject: 'object_type',
   nestedValidation: 'object_type',
-  isRecord: 'object_type',
-  isStringRecord: 'string_map_type',
   isUuid: 'uuid_type',
   isIn: 'enum',
   min: 'greater_than_equal',
@@ -53,8 +52,8 @@ export class BodyValidationPipe implements PipeTransform {
     const unstorable = findUnstorableText(body);
     if (unstorable.length > 0) throw new InvalidBody(unstorable);
 
-    const dto = plainToInstance(metadata.metatype, body, { exposeUnsetFields: false });
-    const errors = validateSync(dto as object, {
+    const dto = toDto(metadata.metatype, body);
+    const errors = validateSync(dto, {
       whitelist: true,
       stopAtFirstError: true,
       forbidUnknownValues: false,
@@ -65,7 +64,7 @@ export class BodyValidationPipe implements PipeTransform {
   }
 }
 
-function isDtoClass(metatype: unknown): metatype is Type {
+function isDtoClass(metatype: unknown): metatype is Type<object> {
   return typeof metatype === 'function' && metatype !== Object && metatype !== String;
 }
 
@@ -82,6 +81,8 @@ function toItems(
     const [constraint = '', msg = 'Invalid value'] =
       Object.entries(error.constraints ?? {})[0] ?? [];
     if (value === undefined) return [{ type: 'missing', loc: here, msg: 'Field required' }];
+    const located = locatedProblems(error.contexts, value);
+    if (located) return under(here, located);
     return [{ type: CODES[constraint] ?? 'value_error', loc: here, msg }];
   });
 }

@@ -1,0 +1,84 @@
+import { IsIn, IsString, Matches, MaxLength, MinLength } from 'class-validator';
+import { IfPresent } from '../../common/http/validators.js';
+import { HttpUrl } from '../../common/validation/http-url.decorator.js';
+import { StringList, StringMap } from '../../common/validation/maps.js';
+import type { McpServer } from '../../runtimes/agent-runtime.js';
+
+const TYPES = ['stdio', 'http', 'sse', 'url'] as const;
+
+/** A tool server that the agent can call. */
+export class McpServerDto {
+  /** `stdio`: a program in the sandbox. `http` or `sse`: a remote server; `url` is another word for `http`. */
+  @IsIn(TYPES)
+  type!: (typeof TYPES)[number];
+
+  /** Unique within the agent: letters, digits, `-` and `_`, at most 64. */
+  @Matches(/^[A-Za-z0-9_-]+$/, {
+    message: 'A name has only letters, digits, hyphens and underscores',
+  })
+  @MaxLength(64)
+  @MinLength(1)
+  @IsString()
+  name!: string;
+}
+
+/** A program that runs in the sandbox and speaks over stdin and stdout. */
+export class StdioMcpServerDto extends McpServerDto {
+  /** At most 4,096 characters. */
+  @MaxLength(4_096)
+  @MinLength(1)
+  @IsString()
+  command!: string;
+
+  /** At most 256. Do not put secrets here: arguments are shown. */
+  @IfPresent()
+  @StringList({ maxSize: 256, maxLength: 16_384 })
+  args?: string[];
+
+  /** At most 64. Write-only: responses have `env_keys`. */
+  @IfPresent()
+  @StringMap({
+    maxSize: 64,
+    maxKeyLength: 255,
+    maxValueLength: 65_536,
+    key: {
+      pattern: /^[A-Za-z_][A-Za-z0-9_]*$/,
+      msg: 'The name of a variable has only letters, digits and underscores, and no digit first',
+    },
+  })
+  env?: Record<string, string>;
+}
+
+/** A server that is reached over HTTP. */
+export class RemoteMcpServerDto extends McpServerDto {
+  /** `http` or `https`, without user and password: secrets belong into `headers`. */
+  @HttpUrl()
+  url!: string;
+
+  /** At most 64. Write-only: responses have `header_keys`. */
+  @IfPresent()
+  @StringMap({
+    maxSize: 64,
+    maxKeyLength: 255,
+    maxValueLength: 16_384,
+    key: { pattern: /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/, msg: 'Not the name of an HTTP header' },
+    value: { pattern: /^[^\r\n]*$/, msg: 'A header has only one line' },
+  })
+  headers?: Record<string, string>;
+}
+
+/** Which class an item of `mcp_servers` is validated as. */
+export function mcpServerDtoOf(item: Readonly<Record<string, unknown>>): typeof McpServerDto {
+  if (item.type === 'stdio') return StdioMcpServerDto;
+  return TYPES.includes(item.type as 'http') ? RemoteMcpServerDto : McpServerDto;
+}
+
+/** A validated item → with its defaults. */
+export function readMcpServer(dto: McpServerDto): McpServer {
+  if (dto instanceof StdioMcpServerDto) {
+    const { name, command, args = [], env = {} } = dto;
+    return { type: 'stdio', name, command, args, env };
+  }
+  const { name, url, headers = {} } = dto as RemoteMcpServerDto;
+  return { type: dto.type === 'sse' ? 'sse' : 'http', name, url, headers };
+}

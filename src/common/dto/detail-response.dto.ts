@@ -1,0 +1,4 @@
+/** A sentence: what was done, or why not. */
+export class DetailResponse {
+  detail!: string;
+}

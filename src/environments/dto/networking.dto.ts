@@ -1,0 +1,82 @@
+import { IsBoolean, IsIn } from 'class-validator';
+import { IfPresent } from '../../common/http/validators.js';
+import {
+  HostPatternError,
+  formatHostPattern,
+  parseHostPattern,
+} from '../../common/host-pattern.js';
+import { Located, problem } from '../../common/validation/located.js';
+import { stringListProblems } from '../../common/validation/maps.js';
+import type { Networking } from '../networking.js';
+
+const TYPES = ['unrestricted', 'limited'] as const;
+const MAX_HOSTS = 256;
+/** A name has 253 characters, a wildcard two more. */
+const MAX_HOST_LENGTH = 255;
+
+/** What the sandbox may reach. With `unrestricted`, everything public. */
+export class NetworkingDto {
+  /** `unrestricted`: everything public. `limited`: only what is named here, and the agent's own model API. */
+  @IsIn(TYPES)
+  type!: 'unrestricted' | 'limited';
+}
+
+/** An allow-list by name. An empty one reaches nothing but the model API. */
+export class LimitedNetworkingDto extends NetworkingDto {
+  /** At most 256 host names, such as `api.example.com` or `*.example.org`: no scheme, port, path or address. */
+  @IfPresent()
+  @Located(hostsProblems)
+  allowed_hosts?: string[];
+
+  /** Also allow the registries of the package managers. Default false. */
+  @IfPresent()
+  @IsBoolean()
+  allow_package_managers?: boolean;
+
+  /** Also allow the hosts of the agent's tool servers. Default false. */
+  @IfPresent()
+  @IsBoolean()
+  allow_mcp_servers?: boolean;
+}
+
+/** Which class a `networking` object is validated as. */
+export function networkingDtoOf(item: Readonly<Record<string, unknown>>): typeof NetworkingDto {
+  return item.type === 'limited' ? LimitedNetworkingDto : NetworkingDto;
+}
+
+/** A validated `networking` → with its defaults, hosts in their one form and each once. */
+export function readNetworking(dto: NetworkingDto): Networking {
+  if (dto.type === 'unrestricted') return { type: 'unrestricted' };
+  const limited: LimitedNetworkingDto = dto;
+  const hosts = (limited.allowed_hosts ?? []).map((host) =>
+    formatHostPattern(parseHostPattern(host)),
+  );
+  return {
+    type: 'limited',
+    allowed_hosts: [...new Set(hosts)],
+    allow_package_managers: limited.allow_package_managers ?? false,
+    allow_mcp_servers: limited.allow_mcp_servers ?? false,
+  };
+}
+
+function hostsProblems(value: unknown) {
+  const wrong = stringListProblems(value, { maxSize: MAX_HOSTS, maxLength: MAX_HOST_LENGTH });
+  if (wrong.length > 0) return wrong;
+  return (value as string[]).flatMap((host, index) =>
+    isHostPattern(host) ? [] : [problem('host_pattern', HOST_MESSAGE, [index])],
+  );
+}
+
+function isHostPattern(text: string): boolean {
+  try {
+    parseHostPattern(text);
+    return true;
+  } catch (error) {
+    if (error instanceof HostPatternError) return false;
+    throw error;
+  }
+}
+
+/** The parser's own sentence quotes the host, and a 422 never repeats what was submitted. */
+const HOST_MESSAGE =
+  'Must be a host name such as api.example.com or *.example.com, without scheme, port or path; not an address';

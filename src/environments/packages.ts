@@ -1,0 +1,84 @@
+import type { ValidationItem } from '../common/errors.js';
+import { isJsonObject } from '../common/validation/dto.js';
+import { problem, under } from '../common/validation/located.js';
+
+/** The package managers that an environment may install with. */
+export const PACKAGE_MANAGERS = ['apt', 'pip', 'npm', 'cargo', 'gem', 'go'] as const;
+export type PackageManager = (typeof PACKAGE_MANAGERS)[number];
+
+/** One package to install; without a version, the newest. */
+export interface PackageSpec {
+  manager: PackageManager;
+  name: string;
+  version?: string;
+}
+
+const MAX_PACKAGES = 256;
+const MAX_TEXT = 214;
+/** `libc6:amd64`, `@scope/name`, `requests[socks]`, `golang.org/x/tools/gopls`; never an option, a path or a shell word. */
+const NAME = /^@?[A-Za-z0-9][A-Za-z0-9._+~:/[\],-]*$/;
+/** `1.7`, `1:2.3-4+deb12u1`, `latest`, `^5.9.0`, `~>2.0`, `>=1.2,<2`. */
+const VERSION = /^[A-Za-z0-9^~<>=!*][A-Za-z0-9._+~:^<>=!*,-]*$/;
+const SHORT_FORM = 'Must be a package such as "jq", "npm:typescript" or "pip:requests@2.32.3"';
+
+/** The body's `packages` → what is wrong with them, with places. */
+export function packagesProblems(value: unknown): ValidationItem[] {
+  if (!Array.isArray(value)) return [problem('list_type', 'Must be a list of packages')];
+  if (value.length > MAX_PACKAGES) {
+    return [problem('too_long', `Must not have more than ${MAX_PACKAGES} items`)];
+  }
+  return value.flatMap((item: unknown, index) => under([index], packageProblems(item)));
+}
+
+/** Valid `packages` of a body → the object form of each. */
+export function readPackages(value: readonly (PackageSpec | string)[]): PackageSpec[] {
+  return value.map((item) => {
+    const { manager, name, version } = typeof item === 'string' ? readShortForm(item) : item;
+    return { manager: manager as PackageManager, name, ...(version !== undefined && { version }) };
+  });
+}
+
+function packageProblems(item: unknown): ValidationItem[] {
+  if (typeof item === 'string') {
+    const wrong = memberProblems(readShortForm(item));
+    // A string has no members to point at.
+    return wrong.length === 0 ? [] : [problem('package', SHORT_FORM)];
+  }
+  if (!isJsonObject(item)) return [problem('object_type', 'Must be an object or a string')];
+  return memberProblems(item);
+}
+
+function memberProblems(item: Readonly<Record<string, unknown>>): ValidationItem[] {
+  const { manager, name, version } = item;
+  return [
+    ...(manager === undefined
+      ? [problem('missing', 'Field required', ['manager'])]
+      : typeof manager !== 'string'
+        ? [problem('string_type', 'Must be a string', ['manager'])]
+        : PACKAGE_MANAGERS.includes(manager as PackageManager)
+          ? []
+          : [problem('enum', `Must be one of ${PACKAGE_MANAGERS.join(', ')}`, ['manager'])]),
+    ...(name === undefined
+      ? [problem('missing', 'Field required', ['name'])]
+      : textProblems('name', name, NAME)),
+    ...(version === undefined ? [] : textProblems('version', version, VERSION)),
+  ];
+}
+
+function textProblems(member: string, value: unknown, shape: RegExp): ValidationItem[] {
+  if (typeof value !== 'string') return [problem('string_type', 'Must be a string', [member])];
+  if (value.length > MAX_TEXT) {
+    return [problem('string_too_long', `Must not be longer than ${MAX_TEXT} characters`, [member])];
+  }
+  const ok = shape.test(value) && !value.split('/').includes('..');
+  return ok ? [] : [problem('string_pattern_mismatch', `Not a package ${member}`, [member])];
+}
+
+/** `manager:name@version`; the first `:` ends the manager, an `@` that is not the first character ends the name. */
+function readShortForm(text: string): { manager: string; name: string; version?: string } {
+  const [, manager = 'apt', rest = ''] = /^(?:([a-z]+):)?(.*)$/s.exec(text) ?? [];
+  const at = rest.lastIndexOf('@');
+  return at > 0
+    ? { manager, name: rest.slice(0, at), version: rest.slice(at + 1) }
+    : { manager, name: rest };
+}

@@ -1,0 +1,12 @@
+import { Global, Module } from '@nestjs/common';
+import { Doorbell } from './doorbell.js';
+import { EventLogRepository } from './event-log.repository.js';
+import { FeedHub } from './feed-hub.js';
+import { LogPartitions } from './log-partitions.js';
+
+@Global()
+@Module({
+  providers: [Doorbell, EventLogRepository, FeedHub, LogPartitions],
+  exports: [Doorbell, EventLogRepository, FeedHub, LogPartitions],
+})
+export class EventLogModule {}

@@ -1,0 +1,98 @@
+import { Injectable } from '@nestjs/common';
+import { AppConfig } from '../config/app-config.js';
+import { Sql } from '../database/sql.js';
+
+/** How many days ahead there is a partition: what a maintenance that fails may take to be mended. */
+const DAYS_AHEAD = 7;
+const DAY_MS = 86_400_000;
+
+const LIST = {
+  name: 'partitions-list',
+  text: `
+    SELECT child.relname AS name FROM pg_inherits
+    JOIN pg_class child ON child.oid = pg_inherits.inhrelid
+    WHERE inhparent = 'event_log'::regclass ORDER BY 1`,
+};
+const TODAY = {
+  name: 'partitions-today',
+  text: `SELECT extract(epoch FROM date_trunc('day', now()))::float8 * 1000 AS today`,
+};
+
+/** The log's partitions, one a day (UTC): made ahead of time, dropped whole when the day is past retention. */
+@Injectable()
+export class LogPartitions {
+  constructor(
+    private readonly sql: Sql,
+    private readonly config: AppConfig,
+  ) {}
+
+  /** Makes the partitions of today and the days ahead that are not there. Safe beside other processes. */
+  async ensure(): Promise<void> {
+    const existing = new Set(await this.names());
+    const today = await this.today();
+    for (let day = 0; day <= DAYS_AHEAD; day += 1) {
+      const start = today + day * DAY_MS;
+      if (!existing.has(nameOf(start))) await this.create(start);
+    }
+  }
+
+  /**
+   * Drops every partition whose whole day is past retention.
+   * @returns their names.
+   */
+  async dropExpired(): Promise<string[]> {
+    const oldestKept = (await this.today()) - this.config.logRetentionDays * DAY_MS;
+    const expired = (await this.names()).filter((name) => dayOf(name) < oldestKept);
+    for (const name of expired) {
+      await this.sql.query({ name: '', text: `DROP TABLE IF EXISTS ${name}` });
+    }
+    return expired;
+  }
+
+  private async create(start: number): Promise<void> {
+    const name = nameOf(start);
+    // Attaching, unlike CREATE … PARTITION OF, does not stop readers and writers of the log; the lock keeps two
+    // processes that make the same partition apart.
+    await this.sql.transaction(async (sql) => {
+      await sql.query({ name: '', text: `SELECT pg_advisory_xact_lock(hashtext('${name}'))` });
+      const there = await sql.query<{ found: string | null }>({
+        name: '',
+        text: `SELECT to_regclass('${name}') AS found`,
+      });
+      if (there[0]?.found) return;
+      await sql.query({
+        name: '',
+        text: `CREATE TABLE ${name} (LIKE event_log INCLUDING ALL)`,
+      });
+      await sql.query({
+        name: '',
+        text: `ALTER TABLE event_log ATTACH PARTITION ${name}
+               FOR VALUES FROM ('${isoDay(start)}+00') TO ('${isoDay(start + DAY_MS)}+00')`,
+      });
+    });
+  }
+
+  private async names(): Promise<string[]> {
+    return (await this.sql.query<{ name: string }>(LIST)).map((row) => row.name);
+  }
+
+  /** By the database's clock: it also stamps the rows. */
+  private async today(): Promise<number> {
+    const [row] = await this.sql.query<{ today: number }>(TODAY);
+    return row?.today ?? Date.now();
+  }
+}
+
+function isoDay(time: number): string {
+  return `${new Date(time).toISOString().slice(0, 10)} 00:00:00`;
+}
+
+function nameOf(start: number): string {
+  return `event_log_${new Date(start).toISOString().slice(0, 10).replaceAll('-', '')}`;
+}
+
+/** @returns when the partition's day began; never for a name that is not ours, so that it is never dropped. */
+function dayOf(name: string): number {
+  const match = /^event_log_(\d{4})(\d\d)(\d\d)$/.exec(name);
+  return match ? Date.parse(`${match[1]}-${match[2]}-${match[3]}T00:00:00Z`) : Infinity;
+}

@@ -1,0 +1,130 @@
+import type { EventLogRepository } from './event-log.repository.js';
+import { encodeRow, type Frame } from './frames.js';
+import { LogTail } from './log-tail.js';
+import type { LogRow } from './log-row.js';
+
+/** About what one read hands out; bounds the memory of a stream. Bytes. */
+const PAGE_BYTES = 256 * 1024;
+const MIN_PAGE_ROWS = 8;
+const MAX_PAGE_ROWS = 1000;
+const FIRST_PAGE_ROWS = 64;
+
+/** What a stream that followed a feed is told: there is something new, or the state has to be looked at again. */
+export interface FeedListener {
+  wake(stateChanged: boolean): void;
+}
+
+/**
+ * One session's log as all streams of this process read it: by cursor, from the shared tail where that covers it, else
+ * from the database. Rows of other processes are read once, not once for each stream.
+ */
+export class SessionFeed {
+  private readonly listeners = new Set<FeedListener>();
+  private tail: LogTail | undefined;
+  /** Counts what arrived, so that a read that found nothing can tell whether it still holds. */
+  private arrivals = 0;
+  /** There may be rows after the tip that this process did not write. */
+  private stale = false;
+  private catchingUp: Promise<void> | undefined;
+
+  constructor(
+    readonly sessionId: string,
+    private readonly log: EventLogRepository,
+  ) {}
+
+  get size(): number {
+    return this.listeners.size;
+  }
+
+  add(listener: FeedListener): void {
+    this.listeners.add(listener);
+  }
+
+  remove(listener: FeedListener): void {
+    this.listeners.delete(listener);
+  }
+
+  /** Rows that this process committed; `after` is the id of the row before them. */
+  committed(after: number, rows: readonly LogRow[]): void {
+    this.arrivals += 1;
+    this.tail ??= new LogTail(after);
+    this.tail.append(after, rows.map(encodeRow));
+    this.wake(false);
+  }
+
+  /** Another process committed rows, or may have. */
+  rang(): void {
+    this.arrivals += 1;
+    this.stale = true;
+    this.wake(false);
+  }
+
+  /** The session or a turn changed state; rows of other processes that came before may not have been heard of yet. */
+  changed(): void {
+    this.arrivals += 1;
+    this.stale = true;
+    this.wake(true);
+  }
+
+  /** Frames after the cursor, oldest first; none means that there is nothing after it now. */
+  async read(cursor: number, pageRows: number): Promise<readonly Frame[]> {
+    for (;;) {
+      const tail = this.tail;
+      if (tail?.covers(cursor)) {
+        const frames = tail.after(cursor, PAGE_BYTES);
+        if (frames.length > 0 || !(this.stale || this.catchingUp)) return frames;
+        await this.catchUp(tail);
+        continue;
+      }
+      const arrivals = this.arrivals;
+      const rows = await this.log.readAfterUnscoped(this.sessionId, cursor, pageRows);
+      if (rows.length > 0) return rows.map(encodeRow);
+      if (arrivals === this.arrivals) {
+        this.tail ??= new LogTail(cursor);
+        this.stale = false;
+        return [];
+      }
+    }
+  }
+
+  /** Reads what other processes wrote into the tail: one read, however many streams wait for it. */
+  private async catchUp(tail: LogTail): Promise<void> {
+    if (!this.catchingUp) {
+      this.stale = false;
+      this.catchingUp = this.readIntoTail(tail)
+        .catch((error: unknown) => {
+          this.stale = true;
+          throw error;
+        })
+        .finally(() => {
+          this.catchingUp = undefined;
+        });
+    }
+    await this.catchingUp;
+  }
+
+  private async readIntoTail(tail: LogTail): Promise<void> {
+    for (;;) {
+      const after = tail.tip;
+      const rows = await this.log.readAfterUnscoped(this.sessionId, after, MAX_PAGE_ROWS);
+      tail.append(after, rows.map(encodeRow));
+      if (rows.length < MAX_PAGE_ROWS) return;
+    }
+  }
+
+  private wake(stateChanged: boolean): void {
+    for (const listener of this.listeners) listener.wake(stateChanged);
+  }
+}
+
+/** Chooses how many rows to ask for, so that a page is about {@link PAGE_BYTES} whatever the size of rows. */
+export class PageSizer {
+  rows = FIRST_PAGE_ROWS;
+
+  observe(frames: readonly Frame[]): void {
+    if (frames.length === 0) return;
+    const bytes = frames.reduce((sum, frame) => sum + frame.bytes.length, 0);
+    const fitting = Math.floor(PAGE_BYTES / (bytes / frames.length));
+    this.rows = Math.min(MAX_PAGE_ROWS, Math.max(MIN_PAGE_ROWS, fitting));
+  }
+}

@@ -1,0 +1,16 @@
+import { Module } from '@nestjs/common';
+import { AgentsModule } from '../agents/agents.module.js';
+import { EnvironmentsModule } from '../environments/environments.module.js';
+import { SessionsModule } from '../sessions/sessions.module.js';
+import { OutputWriter } from './output-writer.js';
+import { SandboxReaper } from './sandbox-reaper.service.js';
+import { SandboxesRepository } from './sandboxes.repository.js';
+import { TurnPlanner } from './turn-plan.js';
+import { Worker } from './worker.service.js';
+
+/** The role `worker`: claims turns and runs them. */
+@Module({
+  imports: [SessionsModule, AgentsModule, EnvironmentsModule],
+  providers: [OutputWriter, SandboxReaper, SandboxesRepository, TurnPlanner, Worker],
+})
+export class RunnerModule {}

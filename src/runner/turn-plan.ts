@@ -1,0 +1,83 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { AgentsService } from '../agents/agents.service.js';
+import {
+  EnvironmentsService,
+  type PinnedEnvironment,
+} from '../environments/environments.service.js';
+import type { AgentRuntime, RuntimeTurn, Skill } from '../runtimes/agent-runtime.js';
+import { ProviderCatalogue } from '../runtimes/provider-catalogue.js';
+import { SANDBOX_DRIVER } from '../sandboxes/sandbox-host.js';
+import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
+import { SessionPlans } from '../sessions/session-plans.repository.js';
+import type { PublicResource } from '../sessions/session-resources.js';
+import type { ClaimedTurn } from '../sessions/turn-lease.repository.js';
+
+/** A repository with the token to fetch it with. */
+export type Repository = PublicResource & { token?: string };
+
+/** Everything that running a turn takes, from the versions that the session is pinned to. Holds secrets. */
+export interface TurnPlan {
+  runtime: AgentRuntime;
+  runtimeTurn: RuntimeTurn;
+  skills: readonly Skill[];
+  environment: PinnedEnvironment | undefined;
+  repositories: readonly Repository[];
+  /** All values that must not show in output, messages or logs. */
+  secrets: readonly string[];
+}
+
+/** Puts a turn's plan together. The only place where secrets are opened. */
+@Injectable()
+export class TurnPlanner {
+  constructor(
+    private readonly plans: SessionPlans,
+    private readonly agents: AgentsService,
+    private readonly environments: EnvironmentsService,
+    private readonly catalogue: ProviderCatalogue,
+    @Inject(SANDBOX_DRIVER) private readonly driver: SandboxDriver,
+  ) {}
+
+  /** @throws Refusal for a provider whose key is gone; Error when the session is. */
+  async plan(turn: ClaimedTurn): Promise<TurnPlan> {
+    const session = await this.plans.ofUnscoped(turn.session_id);
+    const agent = await this.agents.pinnedUnscoped(session.agentId, session.agentVersion);
+    const environment =
+      session.environmentId === null || session.environmentVersion === null
+        ? undefined
+        : await this.environments.pinnedUnscoped(session.environmentId, session.environmentVersion);
+    const runtime = this.catalogue.runtimeOf(agent.provider);
+    const access = this.catalogue.accessFor(runtime);
+    const repositories = session.resources.map((resource, index) => ({
+      ...resource,
+      token: session.tokens[String(index)],
+    }));
+    return {
+      runtime,
+      skills: agent.skills,
+      environment,
+      repositories,
+      runtimeTurn: {
+        turnNumber: turn.turn_number,
+        sessionId: turn.session_id,
+        model: agent.model,
+        prompt: turn.turn_number === 1 ? joinPrompt(agent.system, turn.prompt) : turn.prompt,
+        mcpServers: agent.mcpServers,
+        skills: agent.skills,
+        access,
+        layout: this.driver.layout(turn.session_id),
+      },
+      secrets: [
+        access.apiKey,
+        ...Object.values(environment?.envVars ?? {}),
+        ...repositories.map((repository) => repository.token),
+        ...agent.mcpServers.flatMap((server) =>
+          Object.values(server.type === 'stdio' ? server.env : server.headers),
+        ),
+      ].filter((secret) => secret !== undefined),
+    };
+  }
+}
+
+function joinPrompt(system: string, prompt: string): string {
+  return [system, prompt].filter((part) => part !== '').join('\n\n');
+}

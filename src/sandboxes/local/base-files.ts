@@ -1,0 +1,94 @@
+import { existsSync } from 'node:fs';
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { NAMESERVER } from './relay/listener-plan.js';
+
+/** The agent's ids inside every strict sandbox. */
+export const AGENT_ID = 1000;
+export const HOME = '/home/agent';
+export const WORKSPACE = '/workspace';
+/** Not below a folder that a sandbox may write: mounting there would follow the agent's links. */
+export const TOOLS = '/tools';
+export const HOST_NAME = 'sandbox';
+
+/** The files in /etc that say who and where a sandbox is. Nothing in them comes from the host. */
+export const IDENTITY_FILES: Readonly<Record<string, string>> = {
+  passwd: [
+    'root:x:0:0:root:/root:/bin/bash',
+    `agent:x:${AGENT_ID}:${AGENT_ID}:agent:${HOME}:/bin/bash`,
+    'nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin',
+    '',
+  ].join('\n'),
+  group: ['root:x:0:', `agent:x:${AGENT_ID}:`, 'tty:x:5:', 'nogroup:x:65534:', ''].join('\n'),
+  hosts: `127.0.0.1 localhost ${HOST_NAME}\n::1 localhost ip6-localhost\n`,
+  hostname: `${HOST_NAME}\n`,
+  'resolv.conf': `nameserver ${NAMESERVER}\noptions timeout:5 attempts:2\n`,
+  'nsswitch.conf':
+    'passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n',
+};
+
+/** What programs under the host's /usr need from the host's /etc. None of it is secret on any system known. */
+const HOST_ETC = [
+  'alternatives',
+  'bash.bashrc',
+  'ca-certificates',
+  'ca-certificates.conf',
+  'crypto-policies',
+  'fonts',
+  'inputrc',
+  'java-17-openjdk',
+  'java-21-openjdk',
+  'ld.so.cache',
+  'ld.so.conf',
+  'ld.so.conf.d',
+  'localtime',
+  'magic',
+  'mime.types',
+  'perl',
+  'pki/ca-trust',
+  'pki/tls/certs',
+  'profile.d',
+  'protocols',
+  'python3',
+  'python3.11',
+  'python3.12',
+  'python3.13',
+  'services',
+  'ssl/certs',
+  'ssl/openssl.cnf',
+  'terminfo',
+  'timezone',
+] as const;
+
+/** Absolute paths of those that this host has. */
+export function hostEtcEntries(): string[] {
+  return HOST_ETC.map((name) => join('/etc', name)).filter((path) => existsSync(path));
+}
+
+/** The environment of everything in a strict sandbox, before the launch's own. */
+export function baseEnvironment(home: string, user: string): Record<string, string> {
+  return {
+    PATH: [
+      `${home}/.local/bin`,
+      `${TOOLS}/bin`,
+      '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+    ].join(':'),
+    HOME: home,
+    USER: user,
+    LANG: 'C.UTF-8',
+    TERM: 'dumb',
+  };
+}
+
+/** Writes the identity files into a folder, leaving those that are right. Safe beside others doing the same. */
+export async function writeIdentityFiles(folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: 0o755 });
+  for (const [name, content] of Object.entries(IDENTITY_FILES)) {
+    const path = join(folder, name);
+    if ((await readFile(path, 'utf8').catch(() => null)) === content) continue;
+    const draft = join(folder, `.${name}-${randomBytes(6).toString('hex')}`);
+    await writeFile(draft, content, { mode: 0o644 });
+    await rename(draft, path);
+  }
+}

@@ -1,0 +1,80 @@
+import { realpathSync } from 'node:fs';
+import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { SandboxError } from '../sandbox-error.js';
+import { viewArguments, type View } from './bwrap-arguments.js';
+import { barrierTo, packageRoot, type Host } from './host.js';
+
+/** How a process of the service becomes one that has a sandbox's kernel user and sees what it needs. */
+export interface Entry {
+  /** Program and arguments to put before the command; may be empty. */
+  prefix: readonly string[];
+  /** Where things are for that command. */
+  view: View;
+}
+
+/** Existing folders over which a private one may be laid; the first that is there is taken. */
+const VIEW_BASES = ['/mnt', '/media', '/srv', '/opt'];
+
+/** The service's own paths that every view starts from. */
+export function originOf(options: { nodePath: string; etc: string; tools: string | null }) {
+  const app = packageRoot();
+  return (sandbox: string): View => ({
+    node: realpathSync(options.nodePath),
+    app,
+    etc: options.etc,
+    tools: options.tools,
+    sandbox,
+  });
+}
+
+/** Becomes the user, keeping no privilege: neither groups nor the way back. */
+export function becomeUser(setpriv: string, uid: number): string[] {
+  const id = String(uid);
+  return [setpriv, '--reuid', id, '--regid', id, '--clear-groups', '--inh-caps=-all', '--'];
+}
+
+/**
+ * Works out the way into a sandbox.
+ * @param uid the sandbox's kernel user, or `null` for the service's own
+ * @throws SandboxError `unavailable` if the user could not reach what it needs
+ */
+export function entryFor(
+  host: Host,
+  origin: View,
+  uid: number | null,
+  dieWithService: boolean,
+): Entry {
+  if (uid === null) return { prefix: [], view: origin };
+  if (host.setpriv === null || host.bwrap === null) {
+    throw new SandboxError('unavailable', 'setpriv (util-linux) and bwrap (bubblewrap) are needed');
+  }
+  const become = becomeUser(host.setpriv, uid);
+  if (host.mounts) {
+    const base = VIEW_BASES.find((path) => existsSync(path));
+    if (base === undefined) throw new SandboxError('unavailable', 'the host has no folder /mnt');
+    const view: View = {
+      node: join(base, 'node'),
+      app: join(base, 'app'),
+      sandbox: join(base, 'sandbox'),
+      etc: join(base, 'etc'),
+      tools: origin.tools === null ? null : join(base, 'tools'),
+    };
+    const dying = dieWithService ? ['--die-with-parent'] : [];
+    return {
+      prefix: [host.bwrap, ...dying, ...viewArguments(origin, view, base), '--', ...become],
+      view,
+    };
+  }
+  for (const path of [origin.node, origin.app, origin.sandbox, origin.etc]) {
+    const barrier = barrierTo(path);
+    if (barrier !== null) {
+      throw new SandboxError(
+        'unavailable',
+        `the users of sandboxes cannot reach ${path}: let others pass ${barrier} (chmod o+x), ` +
+          'or give the service the capability SYS_ADMIN',
+      );
+    }
+  }
+  return { prefix: become, view: origin };
+}

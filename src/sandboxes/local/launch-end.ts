@@ -1,0 +1,60 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { isProcessAlive, type ProcessIdentity } from './process-identity.js';
+import type { LaunchFolder } from './launch-folder.js';
+import type { SandboxFolder } from './sandbox-store.js';
+import { killUser } from './supervisor/degraded-runtime.js';
+import { processesOfUser } from './supervisor/process-tree.js';
+
+/** A supervisor gives its runtime 600 ms to end by itself; one that takes much longer is stuck. */
+const SUPERVISOR_MS = 1400;
+const POLL_MS = 10;
+
+function signal(process_: ProcessIdentity, name: NodeJS.Signals): void {
+  try {
+    if (isProcessAlive(process_)) process.kill(process_.pid, name);
+  } catch {
+    // Gone.
+  }
+}
+
+async function waitForEnd(supervisor: ProcessIdentity, milliseconds: number): Promise<boolean> {
+  const until = Date.now() + milliseconds;
+  while (isProcessAlive(supervisor)) {
+    if (Date.now() > until) return false;
+    await delay(POLL_MS);
+  }
+  return true;
+}
+
+/** Ends a launch that runs, or sees to it that it never will. Resolves when its supervisor is gone. */
+export async function endLaunch(folder: LaunchFolder): Promise<void> {
+  if (folder.claimStart({ abandoned: true })) return;
+  const started = folder.readStart();
+  if (started === null || 'abandoned' in started) return;
+  const { supervisor } = started;
+  signal(supervisor, 'SIGTERM');
+  if (await waitForEnd(supervisor, SUPERVISOR_MS)) return;
+  // Everything in the sandbox dies with it; only the record is missing then.
+  signal(supervisor, 'SIGKILL');
+  await waitForEnd(supervisor, SUPERVISOR_MS);
+  folder.recordExit({ reason: 'killed', exitCode: null });
+}
+
+/** Ends all that runs in a sandbox, at once. */
+export async function killSupervisors(folder: SandboxFolder, uid: number | null): Promise<void> {
+  const supervisors = (await folder.launchIds()).flatMap((id) => {
+    const started = folder.launch(id).readStart();
+    return started !== null && 'supervisor' in started ? [started.supervisor] : [];
+  });
+  for (const supervisor of supervisors) signal(supervisor, 'SIGKILL');
+  await Promise.all(supervisors.map((supervisor) => waitForEnd(supervisor, SUPERVISOR_MS)));
+  if (uid !== null) await sweepUser(uid);
+}
+
+/** Ends every process of a sandbox's kernel user, and waits until there is none. */
+export async function sweepUser(uid: number): Promise<void> {
+  for (let attempt = 0; attempt < 100 && processesOfUser(uid).length > 0; attempt += 1) {
+    killUser(uid);
+    await delay(POLL_MS);
+  }
+}

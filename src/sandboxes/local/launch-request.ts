@@ -1,0 +1,50 @@
+import type { NetworkPolicy } from '../sandbox-driver.js';
+import type { Gateway, LocalSandboxLimits } from './options.js';
+
+/**
+ * What the service tells a supervisor, as JSON on its standard input: that way neither the process list nor a file ever
+ * holds the secrets in `environment` and `stdin`. Paths are as the supervisor sees them.
+ */
+export interface LaunchRequest {
+  /** Where the launch's files go; exists. */
+  folder: string;
+  command: readonly string[];
+  environment: Readonly<Record<string, string>>;
+  stdin: string;
+  cwd: string;
+  /** Milliseconds since 1970. */
+  deadline: number;
+  /** Bytes of both streams together. */
+  outputLimit: number;
+  limits: LocalSandboxLimits;
+  /** Folders whose size on disk counts against the limit. */
+  countedFolders: readonly string[];
+  stage: StrictStage | DegradedStage;
+}
+
+/** In namespaces, by bubblewrap twice: once for the network and its relay, once for the sandbox itself. */
+export interface StrictStage {
+  kind: 'strict';
+  /** bubblewrap and the arguments that make the outer namespaces. */
+  nest: readonly [string, ...string[]];
+  /** Arguments that make the sandbox, without those that name descriptors, the directory and the environment. */
+  sandbox: readonly string[];
+  /** The seccomp program, base64. */
+  seccomp: string;
+  /** The Node that runs the relay's listeners inside the outer namespaces. */
+  node: string;
+  network: NetworkPolicy;
+  gateways: readonly Gateway[];
+}
+
+/** Without namespaces: the operator has chosen so. */
+export interface DegradedStage {
+  kind: 'degraded';
+  /** What the command is started through, such as setpriv; may be empty. */
+  prefix: readonly string[];
+  /** The kernel user of the sandbox, if it has one of its own. */
+  uid: number | null;
+}
+
+/** The supervisor's one line of JSON on its standard output: the launch runs (or ran before), or why it does not. */
+export type LaunchAnswer = { ok: true } | { ok: false; message: string };

@@ -1,0 +1,122 @@
+import { describe, expect, it } from '@jest/globals';
+import { Destinations } from './destinations.js';
+import type { Gateway } from './gateways.js';
+
+const limited = (allowedHosts: string[], gateways: Gateway[] = []) =>
+  new Destinations({ mode: 'limited', allowedHosts }, gateways);
+const unrestricted = (gateways: Gateway[] = []) =>
+  new Destinations({ mode: 'unrestricted', allowedHosts: [] }, gateways);
+
+function addressOf(destinations: Destinations, name: string): string {
+  const verdict = destinations.judgeName(name);
+  if ('refused' in verdict) throw new Error(verdict.refused);
+  return verdict.address;
+}
+
+describe('Destinations', () => {
+  it('gives each allowed name one stable address and finds the name again', () => {
+    const destinations = limited(['a.example', '*.b.example']);
+    const address = addressOf(destinations, 'a.example');
+    expect(address).toMatch(/^127\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\./);
+    expect(addressOf(destinations, 'A.Example.')).toBe(address);
+    expect(addressOf(destinations, 'x.b.example')).not.toBe(address);
+    expect(destinations.judgeConnection(address, 443)).toEqual({
+      destination: { host: 'a.example', port: 443, isGateway: false, claimedName: 'a.example' },
+    });
+  });
+
+  it('refuses other names, and addresses that no name was given', () => {
+    const destinations = limited(['a.example']);
+    expect(destinations.judgeName('b.example')).toEqual({ refused: 'not allowed' });
+    expect(destinations.judgeName('10.0.0.1')).toEqual({ refused: 'not a host name' });
+    for (const address of ['127.0.0.1', '127.64.0.1', '127.99.1.1']) {
+      expect(destinations.judgeConnection(address, 443)).toEqual({
+        refused: { name: address, why: 'an address without a name' },
+      });
+    }
+  });
+
+  it('allows every dotted name without a claim when unrestricted', () => {
+    const destinations = unrestricted();
+    const address = addressOf(destinations, 'any.example');
+    expect(destinations.judgeConnection(address, 22)).toEqual({
+      destination: { host: 'any.example', port: 22, isGateway: false },
+    });
+    expect(destinations.judgeName('localhost')).toEqual({ refused: 'not allowed' });
+    expect(destinations.judgeName('intranet')).toEqual({ refused: 'not allowed' });
+  });
+
+  it('reaches a named gateway at its port only', () => {
+    const destinations = limited([], [{ host: 'Gateway.Example', port: 8443 }]);
+    const address = addressOf(destinations, 'gateway.example');
+    expect(destinations.judgeConnection(address, 8443)).toMatchObject({
+      destination: { host: 'Gateway.Example', port: 8443, isGateway: true },
+    });
+    expect(destinations.judgeConnection(address, 443)).toMatchObject({
+      refused: { why: 'not allowed' },
+    });
+    expect(destinations.listeners()).toContainEqual({ role: 'relay', address, port: 8443 });
+  });
+
+  it('vets a gateway’s name like any other at other ports', () => {
+    const destinations = unrestricted([{ host: 'gateway.example', port: 8443 }]);
+    const address = addressOf(destinations, 'gateway.example');
+    expect(destinations.judgeConnection(address, 80)).toMatchObject({
+      destination: { isGateway: false },
+    });
+  });
+
+  it('reaches a loopback gateway at exactly its address and port', () => {
+    const destinations = limited(
+      [],
+      [
+        { host: '127.0.0.1', port: 4000 },
+        { host: '127.0.0.2', port: 443 },
+      ],
+    );
+    expect(destinations.judgeConnection('127.0.0.1', 4000)).toEqual({
+      destination: { host: '127.0.0.1', port: 4000, isGateway: true },
+    });
+    expect(destinations.judgeConnection('127.0.0.2', 443)).toMatchObject({
+      destination: { isGateway: true },
+    });
+    expect(destinations.judgeConnection('127.0.0.1', 443)).toHaveProperty('refused');
+    expect(destinations.judgeConnection('127.0.0.3', 4000)).toHaveProperty('refused');
+    // Port 443 is taken by the wildcard listener.
+    expect(destinations.listeners().slice(5)).toEqual([
+      { role: 'relay', address: '127.0.0.1', port: 4000 },
+    ]);
+  });
+
+  it('reaches localhost at both loopback addresses', () => {
+    const destinations = limited([], [{ host: 'localhost', port: 4000 }]);
+    expect(destinations.listeners().slice(5)).toEqual([
+      { role: 'relay', address: '127.0.0.1', port: 4000 },
+      { role: 'relay', address: '::1', port: 4000, optional: true },
+    ]);
+    expect(destinations.judgeConnection('::1', 4000)).toMatchObject({
+      destination: { host: 'localhost' },
+    });
+  });
+
+  it('gives other literals a name, without a claim to check', () => {
+    const destinations = limited(
+      [],
+      [
+        { host: 'g.example', port: 1 },
+        { host: '10.1.2.3', port: 443 },
+      ],
+    );
+    const address = addressOf(destinations, 'gateway-2.internal');
+    expect(destinations.judgeConnection(address, 443)).toEqual({
+      destination: { host: '10.1.2.3', port: 443, isGateway: true },
+    });
+    expect(destinations.judgeConnection(address, 80)).toHaveProperty('refused');
+    expect(destinations.judgeName('gateway-1.internal')).toHaveProperty('refused');
+  });
+
+  it('refuses a policy that it cannot apply', () => {
+    expect(() => limited(['a.example', 'http://b'])).toThrow('leave out the scheme');
+    expect(() => limited([], [{ host: 'a b', port: 1 }])).toThrow(RangeError);
+  });
+});

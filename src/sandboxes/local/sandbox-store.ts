@@ -1,0 +1,178 @@
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { chmod, chown, mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { NetworkPolicy } from '../sandbox-driver.js';
+import { SandboxError } from '../sandbox-error.js';
+import { HOST_PATH } from './host.js';
+import { isId } from './ids.js';
+import { LaunchFolder } from './launch-folder.js';
+
+/** What the driver remembers of a sandbox. Written last, so its presence means that the sandbox is whole. */
+export interface SandboxRecord {
+  version: 1;
+  /** The kernel user, or `null` where all sandboxes run as the service's own. */
+  uid: number | null;
+  /** Does it have a system of its own that `setup` may change? */
+  writableRoot: boolean;
+  network: NetworkPolicy;
+}
+
+const TRASH = '.removed-';
+
+/** Runs a tool of the host to its end; `false` if it failed. */
+function run(program: string, args: readonly string[]): Promise<boolean> {
+  return new Promise((resolve) => {
+    spawn(program, args, { stdio: 'ignore', env: { PATH: HOST_PATH } })
+      .once('error', () => resolve(false))
+      .once('exit', (code) => resolve(code === 0));
+  });
+}
+
+/** One sandbox's folder. */
+export class SandboxFolder {
+  constructor(readonly path: string) {}
+
+  get home(): string {
+    return join(this.path, 'home');
+  }
+  get workspace(): string {
+    return join(this.path, 'workspace');
+  }
+  get rootfs(): string {
+    return join(this.path, 'rootfs');
+  }
+  get launches(): string {
+    return join(this.path, 'launches');
+  }
+
+  launch(launchId: string): LaunchFolder {
+    return new LaunchFolder(join(this.launches, launchId));
+  }
+
+  async launchIds(): Promise<string[]> {
+    return readdir(this.launches).catch(() => []);
+  }
+}
+
+/** The sandboxes on disk: one folder each, named by the sandbox's id. */
+export class SandboxStore {
+  constructor(readonly stateDir: string) {}
+
+  folder(sandboxId: string): SandboxFolder {
+    return new SandboxFolder(join(this.stateDir, sandboxId));
+  }
+
+  async prepare(): Promise<void> {
+    await mkdir(this.stateDir, { recursive: true, mode: 0o711 });
+  }
+
+  async read(sandboxId: string): Promise<SandboxRecord | null> {
+    try {
+      const text = await readFile(join(this.folder(sandboxId).path, 'sandbox.json'), 'utf8');
+      const record = JSON.parse(text) as SandboxRecord;
+      return record.version === 1 ? record : null;
+    } catch {
+      return null;
+    }
+  }
+
+  /** The record of a sandbox that is there. @throws SandboxError `gone` */
+  async require(sandboxId: string): Promise<SandboxRecord> {
+    const record = await this.read(sandboxId);
+    if (record === null) throw new SandboxError('gone', 'the sandbox does not exist any more');
+    return record;
+  }
+
+  async write(sandboxId: string, record: SandboxRecord): Promise<void> {
+    const { path } = this.folder(sandboxId);
+    const draft = join(path, `.sandbox-${randomBytes(6).toString('hex')}`);
+    await writeFile(draft, JSON.stringify(record), { mode: 0o600 });
+    await rename(draft, join(path, 'sandbox.json'));
+  }
+
+  /**
+   * Makes the folders of a sandbox, or completes them.
+   * @param owner of home and workspace; `null`: the service's user
+   * @param spoolOwner of the launches' folder, which the supervisor writes
+   */
+  async makeFolders(
+    sandboxId: string,
+    owner: number | null,
+    spoolOwner: number | null,
+  ): Promise<void> {
+    const folder = this.folder(sandboxId);
+    await mkdir(folder.path, { recursive: true });
+    // By hand: the umask has its say in mkdir.
+    await chmod(folder.path, 0o711);
+    for (const [path, mode, user] of [
+      [folder.home, 0o700, owner],
+      [folder.workspace, owner === null ? 0o700 : 0o700, owner],
+      [folder.launches, 0o700, spoolOwner],
+    ] as const) {
+      // An existing one may by now belong to an agent: leave it as it is.
+      if (existsSync(path)) continue;
+      const draft = `${path}.${randomBytes(6).toString('hex')}`;
+      await mkdir(draft);
+      await chmod(draft, mode);
+      if (user !== null) await chown(draft, user, user);
+      await rename(draft, path);
+    }
+  }
+
+  /** A copy of a template as the sandbox's own system; shares the data where the file system can. */
+  async copyRootfs(sandboxId: string, template: string, owner: number | null): Promise<void> {
+    const { rootfs } = this.folder(sandboxId);
+    if (existsSync(rootfs)) return;
+    const draft = `${rootfs}.${randomBytes(6).toString('hex')}`;
+    const copied =
+      (await run('cp', ['-a', '--reflink=auto', '--', template, draft])) &&
+      (owner === null || (await run('chown', ['-R', '-h', `${owner}:${owner}`, '--', draft])));
+    if (!copied) {
+      await run('rm', ['-rf', '--', draft]);
+      throw new SandboxError('failed', 'the system for installing software could not be copied');
+    }
+    await rename(draft, rootfs);
+  }
+
+  /** Ids of all sandboxes that have anything on disk, whole or not. */
+  async list(): Promise<string[]> {
+    const names = await readdir(this.stateDir).catch(() => []);
+    const ids = names.map((name) =>
+      name.startsWith(TRASH) ? name.slice(TRASH.length, TRASH.length + 36) : name,
+    );
+    return [...new Set(ids.filter(isId))];
+  }
+
+  /** Makes a sandbox disappear for everybody, before its files go. */
+  async withdraw(sandboxId: string): Promise<void> {
+    const { path } = this.folder(sandboxId);
+    const trash = join(this.stateDir, `${TRASH}${sandboxId}-${randomBytes(6).toString('hex')}`);
+    await rename(path, trash).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error;
+    });
+  }
+
+  /** Removes what {@link withdraw} has put aside, whatever the agent did to it. */
+  async erase(sandboxId: string): Promise<void> {
+    for (let attempt = 0; ; attempt += 1) {
+      const names = await readdir(this.stateDir).catch(() => []);
+      const trash = names.filter((name) => name.startsWith(TRASH + sandboxId));
+      if (trash.length === 0) return;
+      if (attempt === 5) {
+        throw new SandboxError(
+          'failed',
+          `the files of the sandbox could not be removed: ${trash.join(', ')}`,
+        );
+      }
+      for (const name of trash) {
+        const path = join(this.stateDir, name);
+        // The tools of the host, not Node's rm: they cope with paths longer than the kernel takes at once.
+        if (await run('rm', ['-rf', '--', path])) continue;
+        await run('chmod', ['-R', 'u+rwx', '--', path]);
+        await run('rm', ['-rf', '--', path]);
+      }
+    }
+  }
+}

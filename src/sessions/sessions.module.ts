@@ -1,0 +1,30 @@
+import { Module } from '@nestjs/common';
+import { TypeOrmModule } from '@nestjs/typeorm';
+import { AgentsModule } from '../agents/agents.module.js';
+import { EnvironmentsModule } from '../environments/environments.module.js';
+import { Session } from './entities/session.entity.js';
+import { Turn } from './entities/turn.entity.js';
+import { SessionPlans } from './session-plans.repository.js';
+import { SessionPresenter } from './session.presenter.js';
+import { SessionsController } from './sessions.controller.js';
+import { SessionsRepository } from './sessions.repository.js';
+import { SessionsService } from './sessions.service.js';
+import { StreamStates } from './stream-states.repository.js';
+import { TurnLeaseRepository } from './turn-lease.repository.js';
+import { TurnOutputRepository } from './turn-output.repository.js';
+
+@Module({
+  imports: [TypeOrmModule.forFeature([Session, Turn]), AgentsModule, EnvironmentsModule],
+  controllers: [SessionsController],
+  providers: [
+    SessionPlans,
+    SessionPresenter,
+    SessionsRepository,
+    SessionsService,
+    StreamStates,
+    TurnLeaseRepository,
+    TurnOutputRepository,
+  ],
+  exports: [SessionPlans, SessionsService, StreamStates, TurnLeaseRepository, TurnOutputRepository],
+})
+export class SessionsModule {}

@@ -1,0 +1,194 @@
+import { Injectable } from '@nestjs/common';
+import { InjectRepository } from '@nestjs/typeorm';
+import { Repository } from 'typeorm';
+import { limitReached } from '../common/errors.js';
+import { Sql, type SqlExecutor } from '../database/sql.js';
+import { Session } from './entities/session.entity.js';
+import { Turn } from './entities/turn.entity.js';
+import type { PublicResource } from './session-resources.js';
+import type { SessionStatus } from './session-transitions.js';
+import { allowedFrom } from './session-transitions.js';
+
+const LOCK_USER = {
+  name: 'sessions-lock-user',
+  text: `
+    SELECT session_limit,
+      (SELECT count(*) FROM sessions
+       WHERE user_id = $1 AND status IN ('pending', 'running')) AS active
+    FROM users WHERE id = $1`,
+};
+const LOCK_LIMIT = {
+  name: 'sessions-lock-limit',
+  text: `SELECT pg_advisory_xact_lock(hashtextextended('session-limit:' || $1, 0))`,
+};
+const INSERT_SESSION = {
+  name: 'sessions-insert',
+  text: `
+    INSERT INTO sessions (id, user_id, agent_id, agent_version, environment_id,
+      environment_version, provider, timeout, resources, secrets_sealed)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+};
+const INSERT_TURN = {
+  name: 'turns-insert',
+  text: `
+    INSERT INTO turns (session_id, turn_number, prompt, timeout, last_log_id)
+    VALUES ($1, $2, $3, $4, $5)`,
+};
+const LOCK_SESSION = {
+  name: 'sessions-lock',
+  text: `
+    SELECT s.status, s.turn_count, s.timeout, t.last_log_id, b.session_id IS NOT NULL AS sandboxed
+    FROM sessions s
+    JOIN turns t ON t.session_id = s.id AND t.turn_number = s.current_turn
+    LEFT JOIN sandboxes b ON b.session_id = s.id AND b.doomed_at IS NULL
+    WHERE s.id = $1 AND s.user_id = $2 FOR UPDATE OF s`,
+};
+const CLAIM_SANDBOX = {
+  name: 'sandboxes-wake',
+  text: `
+    UPDATE sandboxes SET idle_since = NULL
+    WHERE session_id = $1 AND doomed_at IS NULL RETURNING session_id`,
+};
+const REQUEUE = {
+  name: 'sessions-requeue',
+  text: `
+    UPDATE sessions SET status = 'pending', turn_count = turn_count + 1,
+      current_turn = turn_count + 1, exit_code = NULL, error = NULL, updated_at = now()
+    WHERE id = $1 AND status = 'completed' RETURNING turn_count`,
+};
+const TERMINATE = {
+  name: 'sessions-terminate',
+  text: `
+    UPDATE sessions SET status = 'terminated', updated_at = now()
+    WHERE id = $1 AND status = ANY ($2) RETURNING id`,
+};
+const TERMINATE_TURN = {
+  name: 'turns-terminate',
+  text: `
+    UPDATE turns SET status = 'terminated', ended_at = now(), lease_owner = NULL,
+      lease_expires_at = NULL, fencing = fencing + 1
+    WHERE session_id = $1 AND status IN ('pending', 'running')`,
+};
+const DOOM_SANDBOX = {
+  name: 'sandboxes-doom',
+  text: `UPDATE sandboxes SET doomed_at = coalesce(doomed_at, now()) WHERE session_id = $1`,
+};
+const DELETE = {
+  name: 'sessions-delete',
+  text: `DELETE FROM sessions WHERE id = $1 AND user_id = $2 AND status = ANY ($3) RETURNING id`,
+};
+
+export interface NewSession {
+  id: string;
+  userId: string;
+  agentId: string;
+  agentVersion: number;
+  environmentId: string | null;
+  environmentVersion: number | null;
+  provider: string;
+  timeout: number;
+  resources: PublicResource[];
+  secretsSealed: string | null;
+}
+
+export interface LockedSession {
+  status: SessionStatus;
+  turn_count: number;
+  timeout: number;
+  last_log_id: number;
+  /** Is there a sandbox that has not been given up? */
+  sandboxed: boolean;
+}
+
+/** Sessions and their turns as clients act on them. Every change of state is a conditional UPDATE. */
+@Injectable()
+export class SessionsRepository {
+  constructor(
+    private readonly sql: Sql,
+    @InjectRepository(Session) private readonly sessions: Repository<Session>,
+    @InjectRepository(Turn) private readonly turns: Repository<Turn>,
+  ) {}
+
+  async list(userId: string): Promise<Session[]> {
+    return this.sessions.find({ where: { userId }, order: { createdAt: 'DESC', id: 'DESC' } });
+  }
+
+  async find(userId: string, id: string): Promise<Session | null> {
+    return this.sessions.findOneBy({ id, userId });
+  }
+
+  async turnsOfUnscoped(sessionId: string): Promise<Turn[]> {
+    return this.turns.find({ where: { sessionId }, order: { turnNumber: 'ASC' } });
+  }
+
+  /**
+   * Makes sure, until the end of the transaction, that one more active session does not exceed the user's limit.
+   * @throws Refusal 429.
+   */
+  async reserveUnderLimit(sql: SqlExecutor, userId: string, defaultLimit: number): Promise<void> {
+    // The count has to see what the previous holder of the lock committed: two statements, two snapshots.
+    await sql.query(LOCK_LIMIT, [userId]);
+    const [row] = await sql.query<{ session_limit: number | null; active: number }>(LOCK_USER, [
+      userId,
+    ]);
+    const limit = row?.session_limit ?? defaultLimit;
+    if (row && row.active >= limit) throw limitReached(limit, row.active);
+  }
+
+  async insert(sql: SqlExecutor, session: NewSession, prompt: string): Promise<void> {
+    await sql.query(INSERT_SESSION, [
+      session.id,
+      session.userId,
+      session.agentId,
+      session.agentVersion,
+      session.environmentId,
+      session.environmentVersion,
+      session.provider,
+      session.timeout,
+      JSON.stringify(session.resources),
+      session.secretsSealed,
+    ]);
+    await sql.query(INSERT_TURN, [session.id, 1, prompt, session.timeout, 0]);
+  }
+
+  async lock(sql: SqlExecutor, userId: string, id: string): Promise<LockedSession | undefined> {
+    return (await sql.query<LockedSession>(LOCK_SESSION, [id, userId]))[0];
+  }
+
+  /** @returns false when the sandbox was given up in the meantime. */
+  async wakeSandbox(sql: SqlExecutor, id: string): Promise<boolean> {
+    return (await sql.query(CLAIM_SANDBOX, [id])).length > 0;
+  }
+
+  /** Queues a further turn; the session is locked and `completed`. */
+  async requeue(
+    sql: SqlExecutor,
+    id: string,
+    turn: { prompt: string; timeout: number; lastLogId: number },
+  ): Promise<void> {
+    const [row] = await sql.query<{ turn_count: number }>(REQUEUE, [id]);
+    if (!row) throw new Error('A locked session changed its state');
+    await sql.query(INSERT_TURN, [id, row.turn_count, turn.prompt, turn.timeout, turn.lastLogId]);
+  }
+
+  /** Ends whatever the session does; the session is locked. @returns false when its state does not allow it. */
+  async terminate(sql: SqlExecutor, id: string): Promise<boolean> {
+    const [row] = await sql.query(TERMINATE, [id, allowedFrom('terminate')]);
+    if (!row) return false;
+    await sql.query(TERMINATE_TURN, [id]);
+    await sql.query(DOOM_SANDBOX, [id]);
+    return true;
+  }
+
+  /** @returns false when there is no such session in a state that allows it. */
+  async delete(sql: SqlExecutor, userId: string, id: string): Promise<boolean> {
+    const [row] = await sql.query(DELETE, [id, userId, allowedFrom('delete')]);
+    if (!row) return false;
+    await sql.query(DOOM_SANDBOX, [id]);
+    return true;
+  }
+
+  transaction<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {
+    return this.sql.transaction(work);
+  }
+}

@@ -1,0 +1,183 @@
+import { randomUUID } from 'node:crypto';
+import { Inject, Injectable } from '@nestjs/common';
+import { AgentsService } from '../agents/agents.service.js';
+import { conflict, notFound, unprocessable, upstream } from '../common/errors.js';
+import { isUuid } from '../common/uuid.js';
+import { AppConfig } from '../config/app-config.js';
+import { EnvironmentsService } from '../environments/environments.service.js';
+import { Doorbell } from '../event-log/doorbell.js';
+import { EventLogRepository } from '../event-log/event-log.repository.js';
+import { ProviderCatalogue } from '../runtimes/provider-catalogue.js';
+import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
+import { SandboxError } from '../sandboxes/sandbox-error.js';
+import { SANDBOX_DRIVER } from '../sandboxes/sandbox-host.js';
+import { KeyRing } from '../secrets/key-ring.js';
+import { secretContext } from '../secrets/secret-contexts.js';
+import {
+  type CreateSessionDto,
+  DEFAULT_TIMEOUT,
+  type PromptSessionDto,
+} from './dto/create-session.dto.js';
+import type { Session } from './entities/session.entity.js';
+import type { Turn } from './entities/turn.entity.js';
+import { readResources } from './session-resources.js';
+import { refusalOf, SANDBOX_GONE } from './session-transitions.js';
+import { SessionsRepository } from './sessions.repository.js';
+
+const PREFLIGHT_LIMIT_MS = 10_000;
+
+/** Sessions as clients see them: created, prompted, terminated, deleted. Running them is the runner's. */
+@Injectable()
+export class SessionsService {
+  constructor(
+    private readonly repository: SessionsRepository,
+    private readonly agents: AgentsService,
+    private readonly environments: EnvironmentsService,
+    private readonly catalogue: ProviderCatalogue,
+    private readonly log: EventLogRepository,
+    private readonly doorbell: Doorbell,
+    private readonly keys: KeyRing,
+    private readonly config: AppConfig,
+    @Inject(SANDBOX_DRIVER) private readonly driver: SandboxDriver,
+  ) {}
+
+  /** Accepts a session and queues its first turn. A refusal leaves nothing behind. @returns the session's id. */
+  async create(userId: string, request: CreateSessionDto): Promise<string> {
+    const { resources, tokens } = readResources(request.resources);
+    const agent = await this.agents.pinForSession(userId, request.agent_id);
+    if (!request.prompt && agent.system === '') {
+      throw unprocessable('A prompt is required: the agent has no system prompt');
+    }
+    const environmentId =
+      request.environment_id === undefined ? agent.environmentId : request.environment_id;
+    const environment =
+      environmentId === null
+        ? undefined
+        : await this.environments.pinForSession(userId, environmentId);
+    this.catalogue.accessFor(this.catalogue.runtimeOf(agent.provider));
+    await this.preflight();
+
+    const id = randomUUID();
+    await this.repository.transaction(async (sql) => {
+      await this.repository.reserveUnderLimit(sql, userId, this.config.sessionLimit);
+      // Of the same transaction, so that the environment cannot be deleted in between.
+      const pinned =
+        environment && (await this.environments.markReferenced(sql, userId, environment.id));
+      if (environment && !pinned) throw notFound('Environment not found');
+      await this.repository.insert(
+        sql,
+        {
+          id,
+          userId,
+          agentId: agent.id,
+          agentVersion: agent.version,
+          environmentId: environment?.id ?? null,
+          environmentVersion: pinned?.version ?? null,
+          provider: agent.provider,
+          timeout: request.timeout ?? DEFAULT_TIMEOUT,
+          resources,
+          secretsSealed: this.keys.sealRecord(tokens, secretContext.session(id)),
+        },
+        request.prompt ?? '',
+      );
+      await this.doorbell.ringWork(sql);
+    });
+    this.doorbell.work();
+    return id;
+  }
+
+  async list(userId: string): Promise<Session[]> {
+    return this.repository.list(userId);
+  }
+
+  async get(userId: string, id: string): Promise<Session> {
+    const session = isUuid(id) ? await this.repository.find(userId, id) : null;
+    if (!session) throw notFound('Session not found');
+    return session;
+  }
+
+  async turns(userId: string, id: string): Promise<Turn[]> {
+    const session = await this.get(userId, id);
+    return this.repository.turnsOfUnscoped(session.id);
+  }
+
+  /** Queues a further turn in the same sandbox. */
+  async prompt(userId: string, id: string, request: PromptSessionDto): Promise<void> {
+    const session = await this.get(userId, id);
+    const refused = refusalOf('prompt', session.status);
+    if (refused) throw refused;
+    this.catalogue.accessFor(this.catalogue.runtimeOf(session.provider));
+    if (!(await this.sandboxIsThere(id))) throw conflict(SANDBOX_GONE);
+
+    await this.repository.transaction(async (sql) => {
+      const locked = await this.repository.lock(sql, userId, id);
+      if (!locked) throw notFound('Session not found');
+      const refusedNow = refusalOf('prompt', locked.status);
+      if (refusedNow) throw refusedNow;
+      if (!locked.sandboxed) throw conflict(SANDBOX_GONE);
+      await this.repository.reserveUnderLimit(sql, userId, this.config.sessionLimit);
+      if (!(await this.repository.wakeSandbox(sql, id))) throw conflict(SANDBOX_GONE);
+      await this.repository.requeue(sql, id, {
+        prompt: request.prompt,
+        timeout: request.timeout ?? locked.timeout,
+        lastLogId: locked.last_log_id,
+      });
+      await this.doorbell.ringChange(sql, id);
+      await this.doorbell.ringWork(sql);
+    });
+    this.doorbell.changed(id);
+    this.doorbell.work();
+  }
+
+  /** Ends the session for good and gives its sandbox up. */
+  async terminate(userId: string, id: string): Promise<void> {
+    const session = await this.get(userId, id);
+    await this.repository.transaction(async (sql) => {
+      const locked = await this.repository.lock(sql, userId, session.id);
+      if (!locked) throw notFound('Session not found');
+      const refused = refusalOf('terminate', locked.status);
+      if (refused) throw refused;
+      await this.repository.terminate(sql, id);
+      await this.doorbell.ringChange(sql, id);
+      await this.doorbell.ringWork(sql);
+    });
+    this.doorbell.changed(id);
+    this.doorbell.work();
+  }
+
+  /** Removes an inactive session with its turns, secrets, log and sandbox. */
+  async delete(userId: string, id: string): Promise<void> {
+    const session = await this.get(userId, id);
+    await this.repository.transaction(async (sql) => {
+      if (!(await this.repository.delete(sql, userId, session.id))) {
+        const locked = await this.repository.lock(sql, userId, session.id);
+        throw (locked && refusalOf('delete', locked.status)) ?? notFound('Session not found');
+      }
+      await this.log.deleteSessionUnscoped(sql, session.id);
+      await this.doorbell.ringChange(sql, id);
+      await this.doorbell.ringWork(sql);
+    });
+    this.doorbell.changed(id);
+    this.doorbell.work();
+  }
+
+  private async preflight(): Promise<void> {
+    try {
+      await this.driver.preflight({ signal: AbortSignal.timeout(PREFLIGHT_LIMIT_MS) });
+    } catch (error) {
+      const cause = error instanceof Error ? error.message : String(error);
+      throw upstream(`Sandbox creation failed: ${cause}`, error);
+    }
+  }
+
+  /** Does the sandbox still exist? An upstream that does not answer is not a sandbox that is gone. */
+  private async sandboxIsThere(sandboxId: string): Promise<boolean> {
+    try {
+      const signal = AbortSignal.timeout(PREFLIGHT_LIMIT_MS);
+      return await this.driver.exists({ sandboxId, signal });
+    } catch (error) {
+      if (error instanceof SandboxError && error.kind === 'gone') return false;
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,76 @@
+import { Injectable } from '@nestjs/common';
+import { isUuid } from '../common/uuid.js';
+import { Sql } from '../database/sql.js';
+import type { SessionStatus } from './session-transitions.js';
+
+const CONNECT = {
+  name: 'streams-connect',
+  text: `
+    SELECT s.provider, s.current_turn AS "turn", t.last_log_id AS "lastId",
+      t.stale_count AS "staleCount",
+      coalesce((SELECT max(o.turn_number) FROM turns o
+        WHERE o.session_id = s.id AND o.first_output_id <= $3), 0) AS "announcedTurn"
+    FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_number = s.current_turn
+    WHERE s.id = $1 AND s.user_id = $2`,
+};
+const STATE = {
+  name: 'streams-state',
+  text: `
+    SELECT s.status AS "sessionStatus", s.current_turn AS "currentTurn", t.status, t.exit_code AS "exitCode",
+      t.error, t.stale_count AS "staleCount"
+    FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_number = $2
+    WHERE s.id = $1`,
+};
+
+/** Where a session stands when a stream connects. */
+export interface StreamStart {
+  provider: string;
+  /** The latest turn: the stream ends with it. */
+  turn: number;
+  /** The id of the session's last row. */
+  lastId: number;
+  /** How many stale notices the turn has had. */
+  staleCount: number;
+  /** The last turn whose `turn_start` a client with this cursor has had; 0 for none. */
+  announcedTurn: number;
+}
+
+/** Where the turn that a stream follows stands. */
+export interface StreamState {
+  sessionStatus: SessionStatus;
+  currentTurn: number;
+  status: SessionStatus;
+  exitCode: number | null;
+  error: string | null;
+  staleCount: number;
+}
+
+/** What streams need to know of a session besides its log. */
+@Injectable()
+export class StreamStates {
+  constructor(private readonly sql: Sql) {}
+
+  /** @returns `undefined` for a session that does not exist or is not this user's. */
+  async connect(
+    userId: string,
+    sessionId: string,
+    cursor: number,
+  ): Promise<StreamStart | undefined> {
+    if (!isUuid(sessionId)) return undefined;
+    const rows = await this.sql.query<StreamStart & Record<string, unknown>>(CONNECT, [
+      sessionId,
+      userId,
+      cursor,
+    ]);
+    return rows[0];
+  }
+
+  /** @returns `undefined` when the session has been deleted. */
+  async ofTurnUnscoped(sessionId: string, turn: number): Promise<StreamState | undefined> {
+    const rows = await this.sql.query<StreamState & Record<string, unknown>>(STATE, [
+      sessionId,
+      turn,
+    ]);
+    return rows[0];
+  }
+}

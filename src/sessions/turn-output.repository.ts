@@ -1,0 +1,213 @@
+import { Injectable } from '@nestjs/common';
+import { Sql } from '../database/sql.js';
+import { Doorbell } from '../event-log/doorbell.js';
+import type { LogKind, NewLogRow } from '../event-log/log-row.js';
+import type { TurnProgress } from './turn-lease.repository.js';
+
+/** Up to where the runtime's spool is in the log; see the output decoder for what the numbers mean. */
+export interface SpoolPosition {
+  offset: number;
+  stdout: number;
+  stderr: number;
+}
+
+/** One turn's part of a group commit. */
+export interface TurnCommit {
+  turnId: string;
+  sessionId: string;
+  turnNumber: number;
+  fencing: number;
+  /** The number of commits before this one: a commit whose answer was lost is recognised by it. */
+  seq: number;
+  rows: readonly NewLogRow[];
+  position: SpoolPosition;
+  progress: TurnProgress;
+}
+
+/** What became of a turn's part: the ids of its rows, or that the turn is no longer the committer's. */
+export type CommitOutcome =
+  | { kind: 'committed'; after: number; ids: number[] }
+  /** It had been applied before; the rows are in the database. */
+  | { kind: 'repeated' }
+  | { kind: 'lost' };
+
+/** How a turn ended. */
+export interface TurnEnd {
+  status: 'completed' | 'failed';
+  exitCode: number | null;
+  error: string | null;
+}
+
+// The rows' ids are drawn after the turns' rows are locked, so that within a session they are in commit order.
+const COMMIT = {
+  name: 'turns-commit-output',
+  text: `
+    WITH input AS (
+      SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
+        $6::bigint[], $7::jsonb[])
+        AS i (turn_id, fencing, seq, spool_offset, spool_stdout, spool_stderr, progress)
+    ), owned AS MATERIALIZED (
+      SELECT t.id, t.session_id, t.turn_number, t.last_log_id, i.spool_offset, i.spool_stdout,
+        i.spool_stderr, i.progress
+      FROM input i JOIN turns t ON t.id = i.turn_id
+      WHERE t.status = 'running' AND t.fencing = i.fencing AND t.commit_seq = i.seq
+      ORDER BY t.id
+      FOR UPDATE OF t
+    ), numbered AS MATERIALIZED (
+      SELECT nextval('event_log_ids') AS id, r.*
+      FROM (
+        SELECT o.id AS turn_id, o.session_id, o.turn_number, x.kind, x.data
+        FROM unnest($8::uuid[], $9::smallint[], $10::text[]) WITH ORDINALITY
+          AS x (turn_id, kind, data, position)
+        JOIN owned o ON o.id = x.turn_id
+        ORDER BY x.position
+      ) r
+    ), logged AS (
+      INSERT INTO event_log (session_id, id, created_at, turn, kind, data)
+      SELECT session_id, id, clock_timestamp(), turn_number, kind, data FROM numbered ORDER BY id
+    ), summary AS (
+      SELECT turn_id, array_agg(id ORDER BY id) AS ids, max(id) AS last_id,
+        min(id) FILTER (WHERE kind > 0) AS first_output
+      FROM numbered GROUP BY turn_id
+    ), moved AS (
+      UPDATE turns t SET
+        commit_seq = t.commit_seq + 1,
+        spool_offset = o.spool_offset,
+        spool_stdout = o.spool_stdout,
+        spool_stderr = o.spool_stderr,
+        progress = o.progress,
+        active_at = CASE WHEN s.turn_id IS NULL THEN t.active_at ELSE clock_timestamp() END,
+        last_log_id = coalesce(s.last_id, t.last_log_id),
+        first_output_id = coalesce(t.first_output_id, s.first_output)
+      FROM owned o LEFT JOIN summary s ON s.turn_id = o.id
+      WHERE t.id = o.id
+    ), rung AS (
+      SELECT pg_notify($11, payload) FROM unnest($12::text[]) AS payload
+    )
+    SELECT o.id AS turn_id, o.last_log_id AS after, coalesce(s.ids, '{}') AS ids,
+      (SELECT count(*) FROM rung) AS bells
+    FROM owned o LEFT JOIN summary s ON s.turn_id = o.id`,
+};
+const APPLIED = {
+  name: 'turns-commit-applied',
+  text: `
+    SELECT t.id FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS i (turn_id, fencing, seq)
+    JOIN turns t ON t.id = i.turn_id
+    WHERE t.fencing = i.fencing AND t.commit_seq = i.seq + 1 AND t.status = 'running'`,
+};
+const END_SESSION = {
+  name: 'sessions-end-turn',
+  text: `
+    UPDATE sessions SET status = $2, exit_code = $3, error = $4, updated_at = now()
+    WHERE id = $1 AND status = 'running'`,
+};
+const END_TURN = {
+  name: 'turns-end',
+  text: `
+    UPDATE turns SET status = $3, exit_code = $4, error = $5, ended_at = now(),
+      lease_owner = NULL, lease_expires_at = NULL
+    WHERE id = $1 AND fencing = $2 AND status = 'running' RETURNING id`,
+};
+const REST_SANDBOX = {
+  name: 'sandboxes-rest',
+  text: `
+    UPDATE sandboxes SET
+      idle_since = CASE WHEN $2 = 'completed' THEN now() END,
+      doomed_at = CASE WHEN $2 = 'completed' THEN doomed_at ELSE now() END
+    WHERE session_id = $1`,
+};
+
+/** What the lease holder writes: output together with the position it ends at, and the end of the turn. */
+@Injectable()
+export class TurnOutputRepository {
+  constructor(
+    private readonly sql: Sql,
+    private readonly doorbell: Doorbell,
+  ) {}
+
+  /**
+   * Writes the output of many turns in one statement, with one notification. A turn's part is applied only if its
+   * fencing number still holds and its sequence number is next, and then wholly.
+   * @throws when the database did not answer: the commit may have been applied; call again with `repeated`.
+   */
+  async commit(commits: readonly TurnCommit[], repeated: boolean): Promise<CommitOutcome[]> {
+    const applied = repeated ? await this.alreadyApplied(commits) : new Set<string>();
+    const open = commits.filter((commit) => !applied.has(commit.turnId));
+    const rows = open.flatMap((commit) => commit.rows.map((row) => ({ ...row, commit })));
+    const answers =
+      open.length === 0
+        ? []
+        : await this.sql.query<{ turn_id: string; after: number; ids: (string | number)[] }>(
+            COMMIT,
+            [
+              open.map((commit) => commit.turnId),
+              open.map((commit) => commit.fencing),
+              open.map((commit) => commit.seq),
+              open.map((commit) => commit.position.offset),
+              open.map((commit) => commit.position.stdout),
+              open.map((commit) => commit.position.stderr),
+              open.map((commit) => JSON.stringify(commit.progress)),
+              rows.map((row) => row.commit.turnId),
+              rows.map((row) => row.kind satisfies LogKind),
+              rows.map((row) => row.data),
+              this.doorbell.rowChannel,
+              this.doorbell.rowPayloads([...new Set(rows.map((row) => row.commit.sessionId))]),
+            ],
+          );
+    const byTurn = new Map(answers.map((answer) => [answer.turn_id, answer]));
+    return commits.map((commit): CommitOutcome => {
+      if (applied.has(commit.turnId)) return { kind: 'repeated' };
+      const answer = byTurn.get(commit.turnId);
+      return answer
+        ? { kind: 'committed', after: answer.after, ids: answer.ids.map(Number) }
+        : { kind: 'lost' };
+    });
+  }
+
+  /**
+   * Ends the turn and with it the session's activity, in one transaction.
+   * @returns false when the turn is no longer the caller's: terminated, or taken over.
+   */
+  async end(
+    turn: { id: string; sessionId: string; fencing: number },
+    end: TurnEnd,
+  ): Promise<boolean> {
+    const ended = await this.sql
+      .transaction(async (sql) => {
+        // Sessions are locked before turns, everywhere.
+        await sql.query(END_SESSION, [turn.sessionId, end.status, end.exitCode, end.error]);
+        const rows = await sql.query(END_TURN, [
+          turn.id,
+          turn.fencing,
+          end.status,
+          end.exitCode,
+          end.error,
+        ]);
+        if (rows.length === 0) throw new NotOurs();
+        await sql.query(REST_SANDBOX, [turn.sessionId, end.status]);
+        await this.doorbell.ringChange(sql, turn.sessionId);
+        await this.doorbell.ringWork(sql);
+        return true;
+      })
+      .catch((error: unknown) => {
+        if (error instanceof NotOurs) return false;
+        throw error;
+      });
+    // Also when it was not ours: the transaction may have been applied by a first try whose answer was lost.
+    this.doorbell.changed(turn.sessionId);
+    this.doorbell.work();
+    return ended;
+  }
+
+  private async alreadyApplied(commits: readonly TurnCommit[]): Promise<Set<string>> {
+    const rows = await this.sql.query<{ id: string }>(APPLIED, [
+      commits.map((commit) => commit.turnId),
+      commits.map((commit) => commit.fencing),
+      commits.map((commit) => commit.seq),
+    ]);
+    return new Set(rows.map((row) => row.id));
+  }
+}
+
+/** Rolls a transaction back. */
+class NotOurs extends Error {}

@@ -1,0 +1,178 @@
+import { Readable } from 'node:stream';
+import { encodeEvent, type Frame, HEARTBEAT } from '../event-log/frames.js';
+import { type FeedListener, PageSizer, type SessionFeed } from '../event-log/session-feed.js';
+import type { StreamStart, StreamState } from '../sessions/stream-states.repository.js';
+import { staleEvent, terminalEventOf } from './terminal-event.js';
+
+const BUFFER_BYTES = 64 * 1024;
+const RETRY_MS = 500;
+
+export interface EventStreamOptions {
+  sessionId: string;
+  /** The id of the last event that the client has had. */
+  cursor: number;
+  start: StreamStart;
+  staleAfterSeconds: number;
+  /** Joins the session's feed; from then on the listener is woken. */
+  join(listener: FeedListener): SessionFeed;
+  leave(feed: SessionFeed, listener: FeedListener): void;
+  state(): Promise<StreamState | undefined>;
+}
+
+/**
+ * One client's stream: a cursor that is moved along the session's log, first through what is stored, then live, until
+ * the turn that was current when it connected has ended. Reads only what the client takes, in whole events.
+ */
+export class EventStream extends Readable implements FeedListener {
+  private readonly feed: SessionFeed;
+  private readonly sizer = new PageSizer();
+  private readonly turn: number;
+  private cursor: number;
+  private announcedTurn: number;
+  /** Looked at before rows are read: what it says has ended has all its rows in the log. */
+  private state: StreamState | undefined;
+  private stateIsOld = true;
+  private woken = false;
+  private sleeping: (() => void) | undefined;
+  /** The client has room for more. */
+  private wanted = false;
+  private pumping = false;
+  private finished = false;
+  /** When something was last sent; by the monotonic clock, milliseconds. */
+  lastSentAt = performance.now();
+
+  constructor(private readonly options: EventStreamOptions) {
+    super({ highWaterMark: BUFFER_BYTES });
+    const { start, sessionId } = options;
+    this.turn = start.turn;
+    // A cursor beyond the log would make the client miss what comes.
+    this.cursor = Math.min(options.cursor, start.lastId);
+    this.announcedTurn = start.announcedTurn;
+    this.feed = options.join(this);
+    this.push(encodeEvent({ type: 'start', provider: start.provider, session_id: sessionId }));
+  }
+
+  wake(stateChanged: boolean): void {
+    if (stateChanged) this.stateIsOld = true;
+    this.woken = true;
+    this.sleeping?.();
+  }
+
+  /** Says that the connection is alive, unless the client is behind anyway. */
+  beat(): void {
+    if (!this.finished && this.readableLength === 0) this.send(HEARTBEAT);
+  }
+
+  /** Ends the stream between two events; the client resumes elsewhere. */
+  endNow(): void {
+    if (this.finished) return;
+    this.leave();
+    this.push(null);
+  }
+
+  override _read(): void {
+    this.wanted = true;
+    if (this.pumping) return;
+    this.pumping = true;
+    this.pump().catch((error: Error) => this.destroy(error));
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.leave();
+    callback(error);
+  }
+
+  private leave(): void {
+    this.finished = true;
+    this.options.leave(this.feed, this);
+    this.sleeping?.();
+  }
+
+  /** Moves on until the client has enough for now. */
+  private async pump(): Promise<void> {
+    while (!this.finished) {
+      this.woken = false;
+      const frames = await this.readOn();
+      if (this.finished) return;
+      if (frames === undefined) {
+        await this.sleep(RETRY_MS);
+      } else if (frames.length > 0) {
+        this.wanted = false;
+        if (!this.send(this.join(frames)) && !this.wanted) {
+          this.pumping = false;
+          return;
+        }
+      } else if (!this.finish() && !this.woken && !this.stateIsOld) {
+        await this.sleep();
+      }
+    }
+  }
+
+  /** @returns the next frames, none when there is nothing new, `undefined` when the database did not answer. */
+  private async readOn(): Promise<readonly Frame[] | undefined> {
+    try {
+      if (this.stateIsOld) {
+        this.stateIsOld = false;
+        const state = await this.options.state();
+        if (!state) {
+          this.endNow();
+          return undefined;
+        }
+        this.state = state;
+      }
+      const frames = await this.feed.read(this.cursor, this.sizer.rows);
+      this.sizer.observe(frames);
+      // A prompt may have queued a further turn since: this stream ends with its own.
+      const end = frames.findIndex((frame) => frame.turn > this.turn);
+      return end === -1 ? frames : frames.slice(0, end);
+    } catch {
+      // Clients wait through an outage of the database; nothing is lost by trying again.
+      this.stateIsOld = true;
+      return undefined;
+    }
+  }
+
+  private join(frames: readonly Frame[]): Buffer {
+    const parts: Buffer[] = [];
+    for (const frame of frames) {
+      if (frame.isOutput && frame.turn > this.announcedTurn) {
+        this.announcedTurn = frame.turn;
+        parts.push(encodeEvent({ type: 'turn_start', id: frame.id, turn: frame.turn }));
+      }
+      parts.push(frame.bytes);
+      this.cursor = frame.id;
+    }
+    return parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts);
+  }
+
+  /** Sends the terminal event if it is time. Only called when all rows up to now were sent. */
+  private finish(): boolean {
+    const { state } = this;
+    if (!state || this.stateIsOld) return false;
+    const stale =
+      state.status === 'running' && state.staleCount > this.options.start.staleCount
+        ? staleEvent(this.cursor, this.options.staleAfterSeconds)
+        : undefined;
+    const event = terminalEventOf(state, this.turn, this.cursor) ?? stale;
+    if (!event) return false;
+    this.push(encodeEvent(event, event.id));
+    this.endNow();
+    return true;
+  }
+
+  private send(bytes: Buffer): boolean {
+    this.lastSentAt = performance.now();
+    return this.push(bytes);
+  }
+
+  private async sleep(limitMs?: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = limitMs === undefined ? undefined : setTimeout(resolve, limitMs);
+      this.sleeping = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    this.sleeping = undefined;
+  }
+}

@@ -1,0 +1,54 @@
+import {
+  type BeforeApplicationShutdown,
+  Injectable,
+  type OnApplicationBootstrap,
+} from '@nestjs/common';
+import { AppConfig } from '../config/app-config.js';
+import type { EventStream } from './event-stream.js';
+
+const LAST_FRAMES_LIMIT_MS = 2_000;
+
+/** The streams that are open in this process: one timer for all their heartbeats, and their end at shutdown. */
+@Injectable()
+export class StreamRegistry implements OnApplicationBootstrap, BeforeApplicationShutdown {
+  private readonly streams = new Set<EventStream>();
+  private timer: NodeJS.Timeout | undefined;
+  private closing = false;
+
+  constructor(private readonly config: AppConfig) {}
+
+  onApplicationBootstrap(): void {
+    const intervalMs = this.config.heartbeatSeconds * 1000;
+    this.timer = setInterval(
+      () => {
+        const due = performance.now() - intervalMs;
+        for (const stream of this.streams) if (stream.lastSentAt <= due) stream.beat();
+      },
+      Math.min(1_000, intervalMs / 4),
+    );
+  }
+
+  async beforeApplicationShutdown(): Promise<void> {
+    this.closing = true;
+    clearInterval(this.timer);
+    const closed = [...this.streams].map(
+      (stream) => new Promise((resolve) => stream.once('close', resolve)),
+    );
+    for (const stream of this.streams) stream.endNow();
+    // What is on its way to a client that reads arrives; one that does not read is not waited for.
+    let limit: NodeJS.Timeout | undefined;
+    await Promise.race([
+      Promise.all(closed),
+      new Promise((resolve) => {
+        limit = setTimeout(resolve, LAST_FRAMES_LIMIT_MS);
+      }),
+    ]);
+    clearTimeout(limit);
+  }
+
+  add(stream: EventStream): void {
+    this.streams.add(stream);
+    stream.once('close', () => this.streams.delete(stream));
+    if (this.closing) stream.endNow();
+  }
+}

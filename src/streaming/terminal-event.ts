@@ -1,0 +1,38 @@
+import type { StreamState } from '../sessions/stream-states.repository.js';
+
+/** The last event of a stream. Derived from rows that say how the turn or the session ended, never stored. */
+export type TerminalEvent =
+  | { type: 'exit'; id: number; code: number }
+  | { type: 'error' | 'terminated' | 'stale'; id: number; message: string };
+
+/**
+ * How the turn that a stream follows has ended.
+ * @param lastId the last log row that the stream has seen.
+ * @returns `undefined` while it goes on.
+ */
+export function terminalEventOf(
+  state: StreamState,
+  turn: number,
+  lastId: number,
+): TerminalEvent | undefined {
+  if (state.sessionStatus === 'terminated' && state.currentTurn === turn) {
+    return { type: 'terminated', id: lastId, message: 'Session terminated' };
+  }
+  switch (state.status) {
+    case 'pending':
+    case 'running':
+      return undefined;
+    case 'terminated':
+      return { type: 'terminated', id: lastId, message: 'Session terminated' };
+    case 'completed':
+    case 'failed':
+      return state.exitCode === null
+        ? { type: 'error', id: lastId, message: state.error ?? 'The turn failed' }
+        : { type: 'exit', id: lastId, code: state.exitCode };
+  }
+}
+
+/** A running session that has been silent for too long. */
+export function staleEvent(lastId: number, seconds: number): TerminalEvent {
+  return { type: 'stale', id: lastId, message: `No new output for ${seconds} seconds` };
+}
