@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, rename, rm } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { mkdir, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { withFileLock } from './file-lock.js';
 
@@ -43,7 +43,9 @@ const running = new Map<string, Running>();
 export async function publishOnce(options: PublishOptions): Promise<string> {
   const { signal, name, build, onProgress } = options;
   signal.throwIfAborted();
-  const dir = resolve(options.dir);
+  await mkdir(options.dir, { recursive: true });
+  // Without links, so that it means the same wherever it is mounted.
+  const dir = await realpath(options.dir);
   const path = join(dir, name);
   if (existsSync(path)) return path;
 
@@ -88,7 +90,6 @@ async function publish(
   signal: AbortSignal,
   onProgress: (message: string) => void,
 ): Promise<void> {
-  await mkdir(dir, { recursive: true });
   await withFileLock(join(dir, '.lock'), signal, async () => {
     if (existsSync(path)) return;
     for (const left of await readdir(dir)) {
