@@ -401,7 +401,7 @@ describe('relay', () => {
         console.log(live.size);
         process.exit();
       })();`;
-    expect((await run(`"$NODE" -e "${client}"`)).stdout).toBe('512 88\n1\n');
+    expect((await run(`"$NODE" -e "${client}"`)).stdout).toBe('256 344\n1\n');
     await until(() => ssh.open.size === 0);
   });
 

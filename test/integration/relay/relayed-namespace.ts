@@ -14,7 +14,7 @@ const NAMESPACE_ARGS =
     ' ',
   );
 
-export interface RunResult {
+interface RunResult {
   exitCode: number | null;
   stdout: string;
   stderr: string;
