@@ -254,9 +254,10 @@ export class LocalSandboxDriver implements SandboxDriver {
   private async sweepDegraded({ sandboxId, launchId }: LaunchRef): Promise<void> {
     if (this.options.isolation === 'strict') return;
     const record = await this.store.read(sandboxId);
+    if (record === null) return;
     const { killMarked, killUser, MARK } = await import('./supervisor/degraded-runtime.js');
-    if (record?.uid != null) killUser(record.uid);
-    else killMarked(-1, `${MARK}=${this.store.folder(sandboxId).launch(launchId).path}`);
+    if (record.uid !== null) killUser(record.uid);
+    else killMarked(null, `${MARK}=${this.store.folder(sandboxId).launch(launchId).path}`);
   }
 
   private launchFolder({ sandboxId, launchId }: LaunchRef) {

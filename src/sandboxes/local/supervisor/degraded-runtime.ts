@@ -10,6 +10,10 @@ export const MARK = 'SANDBOX_LAUNCH';
 
 /** Ends every process of a kernel user in one system call, so that no fork escapes. */
 export function killUser(uid: number): void {
+  // This ends all that the user runs, so it must be a sandbox's: never root, never the service's own.
+  if (!Number.isSafeInteger(uid) || uid < 1000 || uid === process.getuid?.()) {
+    throw new Error(`not the kernel user of a sandbox: ${uid}`);
+  }
   const id = String(uid);
   spawnSync(
     'setpriv',
@@ -21,7 +25,7 @@ export function killUser(uid: number): void {
 }
 
 /** Stops before it kills, so that nothing forks between being listed and being killed. */
-export function killMarked(root: number, mark: string): void {
+export function killMarked(root: number | null, mark: string): void {
   const known = new Set<number>();
   for (let round = 0; round < 20; round += 1) {
     const fresh = markedProcesses(root, mark).filter((pid) => !known.has(pid));
@@ -49,7 +53,7 @@ export function startDegraded(
     env: { ...request.environment, [MARK]: request.folder },
     detached: true,
   });
-  const root = child.pid ?? -1;
+  const root = child.pid ?? null;
   const exited = exitCodeOf(child);
   const pids = (): number[] => (uid === null ? markedProcesses(root, mark) : processesOfUser(uid));
   return {

@@ -20,7 +20,7 @@ function childrenOf(pid: number): number[] {
 
 /** A process and all its descendants. Complete for the init of a pid namespace: orphans stay below it. */
 export function descendants(root: number): number[] {
-  const found = [root];
+  const found = root > 1 ? [root] : [];
   for (let i = 0; i < found.length; i += 1) found.push(...childrenOf(found[i] ?? 0));
   return found;
 }
@@ -45,12 +45,11 @@ export function processesOfUser(uid: number): number[] {
 }
 
 /**
- * Descendants of a process, its process group's members and whatever else carries the launch's mark in its
- * environment. The best there is without namespaces and users: a process that wipes its environment and detaches itself
+ * Descendants of a process, if one is given, and whatever else carries the launch's mark in its environment. The best there is without namespaces and users: a process that wipes its environment and detaches itself
  * is missed.
  */
-export function markedProcesses(root: number, mark: string): number[] {
-  const found = new Set(descendants(root));
+export function markedProcesses(root: number | null, mark: string): number[] {
+  const found = new Set(root === null ? [] : descendants(root));
   for (const pid of allPids()) {
     try {
       if (readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0').includes(mark)) found.add(pid);
@@ -62,9 +61,13 @@ export function markedProcesses(root: number, mark: string): number[] {
   return [...found];
 }
 
-/** Sends a signal to each; those that are gone are fine. */
+/**
+ * Sends a signal to each; those that are gone are fine. Numbers that are not a process (0 and below mean whole groups to
+ * the kernel, -1 everything on the machine), init and this process itself are never signalled.
+ */
 export function signalAll(pids: readonly number[], signal: NodeJS.Signals): void {
   for (const pid of pids) {
+    if (!Number.isSafeInteger(pid) || pid <= 1 || pid === process.pid) continue;
     try {
       process.kill(pid, signal);
     } catch {
