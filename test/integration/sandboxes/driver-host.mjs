@@ -12,8 +12,9 @@ function plainError(error) {
   return { name: error?.name, kind: error?.kind, message: error?.message ?? String(error) };
 }
 
-async function answer({ id, method, options }) {
+async function answer({ id, method, options, aborted }) {
   const controller = new AbortController();
+  if (aborted) controller.abort();
   try {
     const complete = { ...options, signal: controller.signal };
     if (method === 'follow') {

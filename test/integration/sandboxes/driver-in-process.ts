@@ -134,7 +134,7 @@ export class DriverProcess {
       void this.child.send({ id: (this.lastId += 1), method: 'abort', of: id });
     signal?.addEventListener('abort', abort);
     try {
-      return await this.exchange({ id, method, options }, id);
+      return await this.exchange({ id, method, options, aborted: signal?.aborted }, id);
     } finally {
       signal?.removeEventListener('abort', abort);
     }

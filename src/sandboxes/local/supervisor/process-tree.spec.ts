@@ -1,6 +1,5 @@
 import { afterEach, describe, expect, it, jest } from '@jest/globals';
-import { descendants, markedProcesses, signalAll } from './process-tree.js';
-import { killMarked, killUser } from './degraded-runtime.js';
+import { descendants, killAll, killUser, processesOfLaunch, signalAll } from './process-tree.js';
 
 afterEach(() => {
   jest.restoreAllMocks();
@@ -17,9 +16,11 @@ describe('ending processes', () => {
 
   it('finds nothing below what is not a process', () => {
     for (const root of [-1, 0, 1]) expect(descendants(root)).toEqual([]);
-    expect(markedProcesses(null, 'SANDBOX_LAUNCH=/no/such/launch')).toEqual([]);
+    const none = { mark: '/no/such/launch', uid: null, root: null };
+    expect(processesOfLaunch(none)).toEqual([]);
     const kill = jest.spyOn(process, 'kill').mockReturnValue(true);
-    killMarked(null, 'SANDBOX_LAUNCH=/no/such/launch');
+    killAll(() => processesOfLaunch(none));
+    killAll(() => [-1, 0]);
     expect(kill).not.toHaveBeenCalled();
   });
 
