@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { viewArguments, type View } from '../../../src/sandboxes/local/bwrap-arguments.js';
@@ -48,8 +49,13 @@ export class DriverProcess {
   /**
    * @param uid run as this user, by way of a view like the driver's own (the repository may lie where that user cannot
    * go); its state is then at `/mnt/sandbox` for it
+   * @param inherited files that it finds open, as some process managers leave them
    */
-  static async start(options: LocalSandboxOptions, uid: number | null): Promise<DriverProcess> {
+  static async start(
+    options: LocalSandboxOptions,
+    uid: number | null,
+    inherited: readonly string[] = [],
+  ): Promise<DriverProcess> {
     const app = packageRoot();
     const origin: View = {
       node: process.execPath,
@@ -84,10 +90,12 @@ export class DriverProcess {
       join(here.app, DRIVER),
       hosted,
     );
+    const opened = inherited.map((path) => openSync(path, 'r'));
     const child = spawn(program, args, {
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc', ...opened],
       serialization: 'advanced',
     });
+    for (const fd of opened) closeSync(fd);
     await new Promise<void>((resolve, reject) => {
       child.once('message', () => resolve());
       child.once('exit', () => reject(new Error('the process of the driver did not start')));
