@@ -65,8 +65,8 @@ export function hostAddresses(): string[] {
  */
 export function refusalOfAddress(address: string, own: readonly string[] = []): string | undefined {
   if (isIPv4(address)) {
-    if (own.includes(address)) return 'own host';
-    return IPV4_RULES.find((rule) => rule.list.check(address, 'ipv4'))?.why;
+    const why = IPV4_RULES.find((rule) => rule.list.check(address, 'ipv4'))?.why;
+    return why ?? (own.includes(address) ? 'own host' : undefined);
   }
   // A zone (`fe80::1%eth0`) only belongs to addresses that are no one else's business.
   if (!isIPv6(address) || address.includes('%')) return 'not an address';

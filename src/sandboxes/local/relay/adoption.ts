@@ -11,6 +11,8 @@ export interface AdoptedListener {
 /**
  * Takes the sockets that `listeners.js` makes inside of a network namespace, tells it that they have arrived, and closes
  * the channel for good: whatever else the child runs must not be able to talk to this process.
+ * Mind that Node emits no 'close' event for a child whose channel its parent has closed: wait for 'exit', and for the
+ * ends of its output streams.
  * @param child spawned with an 'ipc' channel whose descriptor reaches `listeners.js`
  * @param plan what `listeners.js` was told to make
  * @throws Error if the child ends, lets go of the channel or stays silent before all sockets are here; those that came

@@ -84,7 +84,7 @@ export class Relay {
 
   /**
    * Takes the sockets from the child and serves them. When it resolves, the child goes on to whatever it runs after
-   * `listeners.js`, and the IPC channel is closed.
+   * `listeners.js`, and the IPC channel is closed (so that Node emits 'exit' for the child, but never 'close').
    * @throws Error if the sockets do not arrive; see the child's stderr for the cause
    */
   async adopt(child: ChildProcess): Promise<void> {
