@@ -7,6 +7,7 @@ import {
   readlinkSync,
   renameSync,
   symlinkSync,
+  writeFileSync,
 } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -229,6 +230,19 @@ describe('local sandboxes on bad days', () => {
     const { stdout } = await outcomeOf(served.follow({ ...launched, offset: 0 }));
     for (const server of servers) server.close();
     expect(stdout).toBe('gateway end\n');
+  });
+
+  it('gives the agent the tools of the service, which it cannot change', async () => {
+    const toolsDir = join(options.stateDir, '.tools');
+    mkdirSync(join(toolsDir, 'bin'), { recursive: true });
+    writeFileSync(join(toolsDir, 'bin/some-tool'), '#!/bin/sh\necho tool\n', { mode: 0o755 });
+    const equipped = new LocalSandboxDriver({ ...options, toolsDir });
+    const script = 'some-tool; echo x 2>/dev/null > /tools/bin/some-tool || echo refused';
+    const launched = { sandboxId, ...bash(script) };
+    await equipped.launch(launched);
+    const { stdout } = await outcomeOf(equipped.follow({ ...launched, offset: 0 }));
+    await rm(toolsDir, { recursive: true });
+    expect(stdout).toBe('tool\nrefused\n');
   });
 
   it('says why it cannot start a runtime, and that launch is lost', async () => {
