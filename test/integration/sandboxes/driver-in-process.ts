@@ -112,6 +112,7 @@ export class DriverProcess {
       layout: (sandboxId) => this.local.layout(sandboxId),
       preflight: call('preflight') as SandboxDriver['preflight'],
       create: call('create') as unknown as SandboxDriver['create'],
+      packageHosts: call('packageHosts') as unknown as SandboxDriver['packageHosts'],
       restrictNetwork: call('restrictNetwork') as unknown as SandboxDriver['restrictNetwork'],
       writeFiles: call('writeFiles') as unknown as SandboxDriver['writeFiles'],
       runScript: call('runScript') as unknown as SandboxDriver['runScript'],
