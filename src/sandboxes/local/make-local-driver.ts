@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { LocalSandboxDriver } from './local-sandbox-driver.js';
 import type { LocalSandboxLimits, LocalSandboxOptions, SandboxLogger } from './options.js';
-import { ensureRootfs } from './rootfs/ensure-rootfs.js';
 import { ensureTools } from './tools/ensure-tools.js';
 
 /** Per-process bounds that are not worth configuring. */
@@ -25,7 +24,7 @@ export async function makeLocalDriver(
       tmpBytes: Math.ceil(limits.memoryBytes / TMP_SHARE),
       openFiles: OPEN_FILES,
     },
-    ensureRootfs: (request) => ensureRootfs({ ...request, dir: join(cacheDir, 'rootfs') }),
+    rootfsDir: join(cacheDir, 'rootfs'),
   });
 }
 
