@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import {
   mkdirSync,
@@ -123,6 +123,24 @@ describe('local sandboxes on bad days', () => {
     const rest = await outcomeOf(driver.follow({ ...launched, offset }));
     expect(text + rest.stdout).toBe(Array.from({ length: 40 }, (_, i) => `${i + 1}\n`).join(''));
     expect(rest.exit).toMatchObject({ reason: 'exited', exitCode: 0 });
+  });
+
+  it('shows no secret in any argument or file', async () => {
+    const secret = `s3cret-${randomUUID()}`;
+    const script = 'echo up; read -r word; [ ${#word} -gt 8 ] && sleep 20';
+    const launched = await launch(script, { env: { KEY: secret }, stdin: `${secret}\n` });
+    const events = driver.follow({ ...launched, offset: 0 });
+    await events.next();
+    const path = join(options.stateDir, sandboxId);
+    const found = spawnSync('grep', ['-rls', '--devices=skip', secret, path], { encoding: 'utf8' });
+    const supervisor = readFileSync(`/proc/${supervisorOf(launched.launchId)}/environ`, 'utf8');
+    expect({ files: found.stdout, processes: processesWith(secret) }).toEqual({
+      files: '',
+      processes: [],
+    });
+    expect(supervisor).not.toContain(secret);
+    await driver.kill(launched);
+    await events.return(undefined);
   });
 
   it('passes no descriptor on that the service was started with', async () => {
