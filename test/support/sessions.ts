@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { ensureRootfs } from '../../src/sandboxes/local/rootfs/ensure-rootfs.js';
 import { EventStreamClient, type StreamOptions } from './event-stream-client.js';
 import type { Answer, HttpClient } from './http-client.js';
 import {
@@ -19,6 +20,15 @@ const CACHE_DIR = join(
   'node_modules/.cache/agent-session-service',
   `e2e-${String(process.geteuid?.() ?? 0)}`,
 );
+
+/** For whatever may have to make the root file system first: a download, and a minute of work. */
+export const ROOTFS_TIMEOUT_MS = 400_000;
+
+/** Makes sure that the root file system is there that environments with software or a setup script need. */
+export async function prepareRootfs(): Promise<void> {
+  const signal = AbortSignal.timeout(ROOTFS_TIMEOUT_MS);
+  await ensureRootfs({ dir: join(CACHE_DIR, 'rootfs'), signal });
+}
 
 /** The service with a shared cache and limits that a test can wait for. */
 export function startSessionService(
@@ -156,11 +166,11 @@ export async function leaveNothing(service: Service, users: readonly SessionsOf[
   for (const user of users) await user.clear();
   await eventually(
     async () => (await query(service.databaseUrl, 'SELECT 1 FROM sandboxes')).length === 0,
-    `no sandbox on record: ${remains(service.dataDir).join(', ')}`,
+    'no sandbox to be on record',
   );
   await eventually(
     () => remains(service.dataDir).length === 0,
-    `nothing to be left: ${remains(service.dataDir).join(', ')}`,
+    'no folder, user or process to be left',
   );
 }
 
