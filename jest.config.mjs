@@ -35,6 +35,7 @@ export default {
       testMatch: ['<rootDir>/test/**/*.spec.ts'],
       globalSetup: '<rootDir>/test/support/global-setup.mjs',
       globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
+      testEnvironment: '<rootDir>/test/support/leak-check-environment.mjs',
       setupFilesAfterEnv: ['<rootDir>/test/support/setup.ts'],
     },
   ],

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { NODE, ROOT } from './project.mjs';
 import { complain } from './output.mjs';
@@ -53,11 +54,36 @@ export function runService() {
   });
 }
 
-/** Under npm, a parent that changes means that npm was killed, and nobody will pass signals on. */
+/**
+ * Under npm, a parent that changes means that npm was killed, and nobody will pass signals on. Some
+ * shells stay between npm and its script; then it is the shell's parent that changes.
+ */
 function watchNpm(onGone) {
   if (process.env.npm_lifecycle_event === undefined) return undefined;
   const parent = process.ppid;
+  const [program, option] = commandLine(parent);
+  const shell = /(^|\/)(ba|da)?sh$/.test(program ?? '') && option === '-c';
+  const ancestry = () => [process.ppid, ...(shell ? [parentOf(parent)] : [])].join();
+  const before = ancestry();
   return setInterval(() => {
-    if (process.ppid !== parent) onGone();
+    if (ancestry() !== before) onGone();
   }, PARENT_POLL_MS);
+}
+
+function commandLine(pid) {
+  return readProc(`${pid}/cmdline`).split('\0');
+}
+
+function parentOf(pid) {
+  // The name in brackets may itself hold spaces and brackets; the parent is two fields after it.
+  return readProc(`${pid}/stat`).split(') ').at(-1).split(' ')[1];
+}
+
+/** Empty where there is no such process, or no /proc. */
+function readProc(path) {
+  try {
+    return readFileSync(`/proc/${path}`, 'utf8');
+  } catch {
+    return '';
+  }
 }

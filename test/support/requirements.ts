@@ -19,7 +19,7 @@ export type Requirement = keyof typeof CHECKS;
 const known = new Map<Requirement, boolean>();
 
 /** Whether this machine has the piece. */
-export function has(requirement: Requirement): boolean {
+function has(requirement: Requirement): boolean {
   let answer = known.get(requirement);
   if (answer === undefined) known.set(requirement, (answer = CHECKS[requirement]()));
   return answer;

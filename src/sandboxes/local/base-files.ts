@@ -61,23 +61,32 @@ const HOST_ETC = [
   'timezone',
 ] as const;
 
+const SYSTEM_AUTHORITIES = '/etc/ssl/certs/ca-certificates.crt';
+
 /** Absolute paths of those that this host has. */
 export function hostEtcEntries(): string[] {
   return HOST_ETC.map((name) => join('/etc', name)).filter((path) => existsSync(path));
 }
 
-/** The environment of everything in a strict sandbox, before the launch's own. */
-export function baseEnvironment(home: string, user: string): Record<string, string> {
+/**
+ * The environment of everything in a sandbox, before the launch's own.
+ * @param tools a folder whose `bin` comes before the system's, if there is one
+ */
+export function baseEnvironment(
+  home: string,
+  user: string,
+  tools: string | null,
+): Record<string, string> {
+  const system = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+  const path = [`${home}/.local/bin`, ...(tools === null ? [] : [`${tools}/bin`]), system];
   return {
-    PATH: [
-      `${home}/.local/bin`,
-      `${TOOLS}/bin`,
-      '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
-    ].join(':'),
+    PATH: path.join(':'),
     HOME: home,
     USER: user,
     LANG: 'C.UTF-8',
     TERM: 'dumb',
+    // Node brings its own authorities; whoever adds one to the system, as companies do, means Node, too.
+    ...(existsSync(SYSTEM_AUTHORITIES) && { NODE_EXTRA_CA_CERTS: SYSTEM_AUTHORITIES }),
   };
 }
 

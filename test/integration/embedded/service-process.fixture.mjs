@@ -15,18 +15,21 @@ const log = (line) => tell({ log: line });
 const TASKS = {
   async lock() {
     const lock = await lockDataDir(dataDir);
+    const told = once(process, 'SIGTERM');
+    const finish = once(process, 'SIGUSR2');
     tell({ ready: true });
-    await once(process, 'SIGTERM');
+    await told;
     lock.stopping();
     tell({ stopping: true });
-    await once(process, 'SIGUSR2');
+    await finish;
     await lock.release();
   },
   async serve() {
     const lock = await lockDataDir(dataDir);
     const server = await startEmbeddedPostgres({ dataDir, log });
+    const told = once(process, 'SIGTERM');
     tell({ ready: true, url: server.url });
-    await once(process, 'SIGTERM');
+    await told;
     await server.stop();
     await lock.release();
   },

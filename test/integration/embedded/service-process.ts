@@ -23,11 +23,14 @@ export type Wrapper = (command: string[]) => string[];
 
 /** A process that has a data folder, its messages read one at a time. */
 export class ServiceProcess {
+  private static readonly alive = new Set<ChildProcess>();
   private readonly messages: AsyncIterator<string>;
   private readonly exited: Promise<unknown>;
 
   private constructor(private readonly child: ChildProcess) {
     this.exited = once(child, 'exit');
+    ServiceProcess.alive.add(child);
+    child.once('exit', () => ServiceProcess.alive.delete(child));
     if (child.stdout === null) throw new Error('no standard output');
     this.messages = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   }
@@ -63,6 +66,14 @@ export class ServiceProcess {
     this.child.kill(signal);
   }
 
+  /** Ends what a failed test left running. */
+  static async endAll(): Promise<void> {
+    const left = [...ServiceProcess.alive];
+    const ends = left.map((child) => once(child, 'exit'));
+    for (const child of left) child.kill('SIGKILL');
+    await Promise.all(ends);
+  }
+
   /** Signals and waits for the end. */
   async end(signal: NodeJS.Signals): Promise<void> {
     this.child.kill(signal);
@@ -76,6 +87,7 @@ export async function withDataDir(body: (dataDir: string) => Promise<void>): Pro
   try {
     await body(dataDir);
   } finally {
+    await ServiceProcess.endAll();
     for (const pid of serversOn(dataDir)) process.kill(pid, 'SIGKILL');
     await rm(dataDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
   }

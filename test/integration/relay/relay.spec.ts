@@ -14,6 +14,8 @@ import type { RelayedNamespace } from './relayed-namespace.js';
 import type { TestServer } from './servers.js';
 
 const PUBLIC = '203.0.113.9';
+/** How curl ends when it is reset: while it connects, or later. */
+const CURL_CUT: (number | null)[] = [7, 56];
 
 describe('relay', () => {
   let http: TestServer;
@@ -241,7 +243,7 @@ describe('relay', () => {
     });
     for (const name of ['loopback', 'private', 'metadata', 'none']) {
       const result = await run(`curl -sS http://${name}.example/`);
-      expect([name, result.exitCode]).toEqual([name, 56]);
+      expect({ name, cut: CURL_CUT.includes(result.exitCode) }).toEqual({ name, cut: true });
     }
     expect(dialled).toEqual([]);
     expect(refusals).toMatchObject([
@@ -253,7 +255,7 @@ describe('relay', () => {
     expect((await run('curl -sS http://mixed.example/')).stdout).toBe('http mixed.example\n');
     // Rebinding: the next answer is private, and the connection before it was to what was vetted then.
     addresses['mixed.example'] = ['127.0.0.1'];
-    expect((await run('curl -sS http://mixed.example/')).exitCode).toBe(56);
+    expect(CURL_CUT).toContain((await run('curl -sS http://mixed.example/')).exitCode);
     expect(dialled).toEqual([`${PUBLIC}:80`]);
   });
 
@@ -261,7 +263,7 @@ describe('relay', () => {
     const { hostAddresses } = await import('../../../src/sandboxes/local/relay/address-policy.js');
     const { run } = await start({ policy: { mode: 'unrestricted', allowedHosts: [] } });
     addresses['self.example'] = hostAddresses();
-    expect((await run('curl -sS http://self.example/')).exitCode).toBe(56);
+    expect(CURL_CUT).toContain((await run('curl -sS http://self.example/')).exitCode);
     expect(dialled).toEqual([]);
   });
 
@@ -399,7 +401,7 @@ describe('relay', () => {
         console.log(live.size);
         process.exit();
       })();`;
-    expect((await run(`"$NODE" -e "${client}"`)).stdout).toBe('512 88\n1\n');
+    expect((await run(`"$NODE" -e "${client}"`)).stdout).toBe('256 344\n1\n');
     await until(() => ssh.open.size === 0);
   });
 

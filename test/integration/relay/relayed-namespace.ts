@@ -10,11 +10,11 @@ import type { RelayOptions } from '../../../src/sandboxes/local/relay/relay.js';
 const LISTENERS = join(process.cwd(), 'dist/src/sandboxes/local/relay/listeners.js');
 
 const NAMESPACE_ARGS =
-  '--dev-bind / / --proc /proc --unshare-user --uid 0 --gid 0 --unshare-net --unshare-pid --cap-add ALL --die-with-parent'.split(
+  '--dev-bind / / --unshare-user --uid 0 --gid 0 --unshare-net --cap-add ALL --die-with-parent'.split(
     ' ',
   );
 
-export interface RunResult {
+interface RunResult {
   exitCode: number | null;
   stdout: string;
   stderr: string;

@@ -16,7 +16,7 @@ export interface TestServer {
   close(): Promise<void>;
 }
 
-export async function listen(server: Server, host = '127.0.0.1'): Promise<TestServer> {
+async function listen(server: Server, host = '127.0.0.1'): Promise<TestServer> {
   const open = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     open.add(socket);

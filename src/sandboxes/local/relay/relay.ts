@@ -5,7 +5,7 @@ import { Destinations } from './destinations.js';
 import { DialError, dialDestination, dialFromHost, resolveOnHost } from './dialing.js';
 import { answerQuery } from './dns-responder.js';
 import { serveDnsOverTcp, serveDnsOverUdp } from './dns-server.js';
-import { normalizeHostName } from './host-pattern.js';
+import { normalizeHostName } from '../../../common/host-pattern.js';
 import { readRequestHost } from './http-head.js';
 import { peekHost } from './peek.js';
 import { RefusalLog } from './refusal-log.js';
@@ -35,7 +35,8 @@ export interface RelayOptions {
 }
 
 const ADOPTION_TIMEOUT_MS = 10_000;
-const MAX_CONNECTIONS = 512;
+/** Two descriptors each: together well below 1024, so that a sandbox cannot use up those of the process that serves it. */
+const MAX_CONNECTIONS = 256;
 const PEEK_LIMITS = { maxBytes: 32_768, timeoutMs: 30_000 };
 /** The ports on which a client says which host it means, in the clear. */
 const CLAIMS: ReadonlyMap<number, (bytes: Buffer) => HostClaim> = new Map([

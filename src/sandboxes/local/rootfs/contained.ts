@@ -3,7 +3,8 @@ import { seccompFilter } from '../seccomp/profiles.js';
 import { RootfsError } from './rootfs-error.js';
 import type { Writable } from 'node:stream';
 
-const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+/** Where programs are, on the host and inside. */
+export const CONTAINED_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const SECCOMP_FD = 3;
 const TAIL_LINES = 15;
 
@@ -26,7 +27,7 @@ export interface ContainedOptions {
 export function runContained(options: ContainedOptions): Promise<void> {
   const { signal } = options;
   signal.throwIfAborted();
-  const environment = { PATH, LANG: 'C.UTF-8', HOME: '/root', ...options.env };
+  const environment = { PATH: CONTAINED_PATH, LANG: 'C.UTF-8', HOME: '/root', ...options.env };
   const child = spawn(
     'bwrap',
     [
@@ -38,7 +39,7 @@ export function runContained(options: ContainedOptions): Promise<void> {
       Object.entries(environment).flatMap(([name, value]) => ['--setenv', name, value]),
       ['--', ...options.command],
     ].flat(),
-    { stdio: ['pipe', 'pipe', 'pipe', 'pipe'], cwd: '/', env: { PATH } },
+    { stdio: ['pipe', 'pipe', 'pipe', 'pipe'], cwd: '/', env: { PATH: CONTAINED_PATH } },
   );
   const feed = (pipe: Writable, data: string | Buffer): void => {
     pipe.on('error', () => undefined);

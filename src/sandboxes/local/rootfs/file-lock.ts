@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process';
-import { RootfsError } from './rootfs-error.js';
 
 /**
  * Runs `work` while holding an exclusive lock on a file, across processes. The kernel lets go of the lock when this
@@ -25,11 +24,11 @@ export async function withFileLock<T>(
       const settled = (): void => signal.removeEventListener('abort', onAbort);
       holder.once('error', (error) => {
         settled();
-        reject(new RootfsError(`flock does not start: ${error.message}`));
+        reject(new Error(`flock does not start: ${error.message}`));
       });
       holder.once('exit', () => {
         settled();
-        reject(new RootfsError(`cannot lock ${path}`));
+        reject(new Error(`cannot lock ${path}`));
       });
       holder.stdout.once('data', () => {
         settled();

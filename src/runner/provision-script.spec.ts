@@ -1,0 +1,115 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { needsWritableRoot, provisionScript, type ProvisionInput } from './provision-script.js';
+
+let root: string;
+beforeAll(() => {
+  root = mkdtempSync(join(tmpdir(), 'provision-'));
+});
+afterAll(() => rmSync(root, { recursive: true }));
+
+const input = (rest: Partial<ProvisionInput>): ProvisionInput => ({
+  layout: { home: root, workspace: root },
+  packages: [],
+  repositories: [],
+  setupScript: '',
+  ...rest,
+});
+
+function run(script: string | undefined) {
+  return spawnSync('bash', ['-s'], {
+    input: script,
+    encoding: 'utf8',
+    env: { PATH: process.env.PATH, HOME: root, GIT_CONFIG_NOSYSTEM: '1' },
+  });
+}
+
+describe('provisionScript', () => {
+  it('is nothing where there is nothing to do', () => {
+    expect(provisionScript(input({ setupScript: ' \n' }))).toBeUndefined();
+  });
+
+  it('runs the setup script as it is written, in the workspace, without eating its own text', () => {
+    const setupScript = `cat\npwd >here\necho 'it'"'"'s $HOME' "\${X:-unset}" >>here\nEND_OF_SETUP_SCRIPT\ntrue`;
+    const { status, stderr } = run(provisionScript(input({ setupScript })));
+    expect({ status, stderr: stderr.includes('END_OF_SETUP_SCRIPT: command not found') }).toEqual({
+      status: 0,
+      stderr: true,
+    });
+    expect(readFileSync(join(root, 'here'), 'utf8')).toBe(`${root}\nit's $HOME unset\n`);
+  });
+
+  it('says which step failed', () => {
+    const { status, stdout } = run(provisionScript(input({ setupScript: 'echo no >&2; exit 7' })));
+    expect(status).toBe(7);
+    expect(stdout).toBe('the setup script failed with exit code 7\n');
+  });
+
+  it('clones what is asked for, once', () => {
+    const source = join(root, "it's a source");
+    const git = (...args: string[]) =>
+      spawnSync('git', ['-c', 'user.name=t', '-c', 'user.email=t@t', ...args], { cwd: source });
+    spawnSync('git', ['init', '-q', '-b', 'main', source]);
+    git('commit', '-q', '--allow-empty', '-m', 'one');
+    const sha = git('rev-parse', 'HEAD').stdout.toString().trim();
+    git('commit', '-q', '--allow-empty', '-m', 'two');
+    git('branch', 'side');
+    const repository = (mount: string, checkout?: object) => ({
+      type: 'git_repository' as const,
+      url: source,
+      mount_path: mount,
+      ...(checkout && { checkout: checkout as never }),
+    });
+    const script = provisionScript(
+      input({
+        repositories: [
+          repository('plain'),
+          repository('deep/branch', { type: 'branch', name: 'side' }),
+          repository('commit', { type: 'commit', sha }),
+        ],
+      }),
+    );
+    expect(run(script)).toMatchObject({ status: 0, stderr: '' });
+    const head = (path: string) =>
+      spawnSync('git', ['-C', join(root, path), 'log', '-1', '--format=%s %D'], {
+        encoding: 'utf8',
+      }).stdout;
+    expect(head('plain')).toContain('two HEAD -> main');
+    expect(head('deep/branch')).toContain('HEAD -> side');
+    expect(head('commit')).toBe('one HEAD\n');
+    // A second run, after a crash, leaves them alone.
+    expect(run(script)).toMatchObject({ status: 0, stderr: '' });
+  });
+
+  it('quotes package names and joins versions as each manager wants them', () => {
+    const script = provisionScript(
+      input({
+        packages: [
+          { manager: 'apt', name: 'jq', version: '1.7' },
+          { manager: 'pip', name: 'requests[socks]' },
+          { manager: 'npm', name: '@scope/x', version: '2' },
+          { manager: 'go', name: 'example.com/x' },
+        ],
+      }),
+    );
+    for (const word of [
+      "'jq=1.7'",
+      "'requests[socks]'",
+      "'@scope/x@2'",
+      "'example.com/x@latest'",
+    ]) {
+      expect(script).toContain(word);
+    }
+    expect(spawnSync('bash', ['-n'], { input: script }).status).toBe(0);
+  });
+
+  it('needs a writable root for all but npm packages', () => {
+    const packages = (manager: 'npm' | 'apt') => [{ manager, name: 'x' }];
+    expect(needsWritableRoot(input({ packages: packages('npm') }))).toBe(false);
+    expect(needsWritableRoot(input({ packages: packages('apt') }))).toBe(true);
+    expect(needsWritableRoot(input({ setupScript: 'true' }))).toBe(true);
+  });
+});
