@@ -68,7 +68,11 @@ function memberProblems(item: Readonly<Record<string, unknown>>): ValidationItem
 function textProblems(member: string, value: unknown, shape: RegExp): ValidationItem[] {
   if (typeof value !== 'string') return [problem('string_type', 'Must be a string', [member])];
   if (value.length > MAX_PACKAGE_TEXT) {
-    return [problem('string_too_long', `Must not be longer than ${MAX_PACKAGE_TEXT} characters`, [member])];
+    return [
+      problem('string_too_long', `Must not be longer than ${MAX_PACKAGE_TEXT} characters`, [
+        member,
+      ]),
+    ];
   }
   const ok = shape.test(value) && !value.split('/').includes('..');
   return ok ? [] : [problem('string_pattern_mismatch', `Not a package ${member}`, [member])];

@@ -6,6 +6,9 @@ type OperationObject = NonNullable<OpenAPIObject['paths'][string]['get']>;
 const METHODS = ['get', 'put', 'post', 'delete'] as const;
 const SUCCESS: Record<string, string> = { 200: 'OK.', 201: 'Created.', 202: 'Accepted.' };
 
+/** Line breaks of a comment in the source mean nothing; empty lines do. */
+export const joinLines = (text: string): string => text.replaceAll(/(?<!\n)\n(?!\n)/g, ' ');
+
 const json = (schema: string, examples: Record<string, unknown>) => ({
   'application/json': {
     schema: { $ref: `#/components/schemas/${schema}` },
@@ -17,6 +20,13 @@ const json = (schema: string, examples: Record<string, unknown>) => ({
 
 /** Answers that are the same wherever they are given. */
 const SHARED = {
+  Malformed: {
+    description: 'The request is malformed.',
+    content: json('Detail', {
+      url: { detail: 'Malformed URL' },
+      host: { detail: 'The Host header is missing' },
+    }),
+  },
   Unauthorized: {
     description: 'The access token is missing, invalid, revoked or expired.',
     headers: { 'WWW-Authenticate': { description: '`Bearer`.', schema: { type: 'string' } } },
@@ -37,7 +47,8 @@ const SHARED = {
     content: json('ValidationFailure', { missing: INVALID_FIELDS }),
   },
   Unavailable: {
-    description: 'The database does not answer. Nothing was done, or nobody knows: look before you try again.',
+    description:
+      'The database does not answer. Nothing was done, or nobody knows: look before you try again.',
     headers: { 'Retry-After': { description: 'Seconds.', schema: { type: 'string' } } },
     content: json('Detail', {
       unavailable: { detail: 'The database is unavailable; try again shortly' },
@@ -65,10 +76,13 @@ export function addCommonAnswers(document: OpenAPIObject): void {
 }
 
 function complete(operation: OperationObject): void {
+  if (operation.description) operation.description = joinLines(operation.description);
   const { responses } = operation;
+  const own400 = responses['400'];
   for (const [status, response] of Object.entries(responses)) {
     if (response && 'description' in response) response.description ||= SUCCESS[status] ?? '';
   }
+  responses['400'] ??= shared('Malformed');
   // What Open() says in Nest's words: the empty requirement.
   if (operation.security) {
     operation.security = [];
@@ -77,7 +91,7 @@ function complete(operation: OperationObject): void {
   responses['401'] = shared('Unauthorized');
   responses['503'] = shared('Unavailable');
   if (!operation.requestBody) return;
-  responses['400'] = withInvalidJson(responses['400']);
+  responses['400'] = withInvalidJson(own400);
   responses['413'] = shared('TooLarge');
   responses['415'] = shared('UnsupportedMediaType');
   responses['422'] ??= shared('InvalidFields');

@@ -1,6 +1,7 @@
 import { getSchemaPath, type OpenAPIObject } from '@nestjs/swagger';
 import { unions } from '../common/openapi/one-of.decorator.js';
 import type { OpenApiVersion } from './build-document.js';
+import { joinLines } from './common-answers.js';
 
 type Json = Record<string, unknown>;
 
@@ -45,6 +46,11 @@ function tidy(schema: Json, version: OpenApiVersion): Json {
   const result: Json = {};
   for (const [key, value] of Object.entries(schema)) {
     if (value === undefined) continue;
+    if (key === 'allOf' && version === '3.1.0' && (value as Json[]).length === 1) {
+      // 3.0 lets nothing stand beside a reference; 3.1 does.
+      Object.assign(result, (value as Json[])[0]);
+      continue;
+    }
     if (key === 'properties') {
       result.properties = mapValues(value as Record<string, Json>, (one) => tidy(one, version));
     } else if (key === 'items' || key === 'additionalProperties') {
@@ -55,8 +61,7 @@ function tidy(schema: Json, version: OpenApiVersion): Json {
     } else if (key === 'examples' && version === '3.0.3') {
       result.example = (value as unknown[])[0];
     } else if (key === 'description') {
-      // Line breaks of a comment in the source mean nothing.
-      result.description = String(value).replaceAll(/(?<!\n)\n(?!\n)/g, ' ');
+      result.description = joinLines(String(value));
     } else {
       result[key] = value;
     }

@@ -49,7 +49,9 @@ export class SessionsController {
         'A checkout of type branch needs the name of a branch',
       ],
       429: [LIMIT],
-      502: ['Sandbox creation failed: bubblewrap not installed: run `apt-get install -y bubblewrap`'],
+      502: [
+        'Sandbox creation failed: bubblewrap not installed: run `apt-get install -y bubblewrap`',
+      ],
     },
   })
   @Post()

@@ -32,7 +32,7 @@ export class StreamingController {
    * A stream follows up to the turn that was the latest when it connected, and ends with a terminal event: `exit`, `error`,
    * `terminated` or `stale`. To watch a further turn, connect again with the last id: only what is new comes.
    *
-   * To resume, send the last id as `Last-Event-ID`, which browsers and SSE libraries do by themselves, or as `since`; the
+   * To resume, send the last id as `Last-Event-ID`, which SSE libraries do by themselves, or as `since`; the
    * header wins. Each stream begins with `start`. An id that has been purged resumes at the nearest event that survives; one
    * beyond the end counts as the end. A stream that ends without a terminal event was cut off (the service restarts, or the
    * session was deleted): connect again.
@@ -40,10 +40,7 @@ export class StreamingController {
   @Operation({
     id: 'streamSession',
     refusals: {
-      400: [
-        'since must be a non-negative integer',
-        'Last-Event-ID must be a non-negative integer',
-      ],
+      400: ['since must be a non-negative integer', 'Last-Event-ID must be a non-negative integer'],
       404: ['Session not found'],
     },
   })

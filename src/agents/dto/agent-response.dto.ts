@@ -58,17 +58,22 @@ export class AgentResponse {
   @Uuid()
   id!: string;
   /** Always `agent`. */
+  @ApiProperty()
   type!: 'agent';
   /** @example "Greeter" */
+  @ApiProperty()
   name!: string;
   /**
    * As it was submitted.
    * @example "shell"
    */
+  @ApiProperty()
   provider!: string;
   /** @example "shell/bash" */
+  @ApiProperty()
   model!: string;
   /** The system prompt. */
+  @ApiProperty()
   system!: string;
   @ApiProperty({ type: [SkillDto] })
   skills!: (InlineSkillDto | GitSkillDto)[];
@@ -78,6 +83,7 @@ export class AgentResponse {
   @Uuid({ nullable: true })
   environment_id!: string | null;
   /** @example { "team": "growth" } */
+  @ApiProperty()
   metadata!: Record<string, string>;
   /** Starts at 1 and grows by one with each change. */
   @Integer({ minimum: 1, example: 1 })

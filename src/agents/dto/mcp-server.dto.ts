@@ -1,4 +1,4 @@
-import { ApiSchema } from '@nestjs/swagger';
+import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { IsIn, IsString, Matches, MaxLength, MinLength } from 'class-validator';
 import { IfPresent } from '../../common/http/validators.js';
 import { OneOf } from '../../common/openapi/one-of.decorator.js';
@@ -11,7 +11,8 @@ const TYPES = ['stdio', 'http', 'sse', 'url'] as const;
 /** A tool server that the agent can call. */
 @ApiSchema({
   name: 'McpServerInput',
-  description: 'A tool server that the agent can call, with its secrets.',
+  description:
+    'A tool server that the agent can call, with its secrets: `stdio`, a program in the sandbox; `http` or `sse`, a remote server.',
 })
 @OneOf({
   members: () => [StdioMcpServerDto, RemoteMcpServerDto],
@@ -26,7 +27,6 @@ const TYPES = ['stdio', 'http', 'sse', 'url'] as const;
   },
 })
 export class McpServerDto {
-  /** `stdio`: a program in the sandbox. `http` or `sse`: a remote server; `url` is another word for `http`. */
   @IsIn(TYPES)
   type!: (typeof TYPES)[number];
 
@@ -49,6 +49,7 @@ export class McpServerDto {
   description: 'A program that runs in the sandbox and speaks over stdin and stdout.',
 })
 export class StdioMcpServerDto extends McpServerDto {
+  @ApiProperty({ enum: ['stdio'] })
   override type!: 'stdio';
 
   /** @example "npx" */
@@ -83,6 +84,7 @@ export class StdioMcpServerDto extends McpServerDto {
 @ApiSchema({ name: 'RemoteMcpServerInput', description: 'A server that is reached over HTTP.' })
 export class RemoteMcpServerDto extends McpServerDto {
   /** `url` is another word for `http`, which is what is read back. */
+  @ApiProperty({ enum: ['http', 'sse', 'url'] })
   override type!: 'http' | 'sse' | 'url';
 
   /**

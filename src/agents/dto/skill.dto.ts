@@ -1,4 +1,4 @@
-import { ApiSchema } from '@nestjs/swagger';
+import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { IsIn, IsString, Matches, MaxLength, MinLength } from 'class-validator';
 import { IfPresent } from '../../common/http/validators.js';
 import { OneOf } from '../../common/openapi/one-of.decorator.js';
@@ -34,7 +34,8 @@ export class SkillFileDto {
 /** A skill: an inline SKILL.md, or with `type` `git` a folder in a repository. */
 @ApiSchema({
   name: 'Skill',
-  description: 'Extra knowledge: an inline SKILL.md, or with `type` `git` a folder in a repository.',
+  description:
+    'Extra knowledge: an inline SKILL.md, or with `type` `git` a folder in a repository.',
 })
 @OneOf({ members: () => [InlineSkillDto, GitSkillDto] })
 export class SkillDto {
@@ -47,6 +48,7 @@ export class SkillDto {
 @ApiSchema({ name: 'InlineSkill', description: 'A SKILL.md, and what lies beside it.' })
 export class InlineSkillDto extends SkillDto {
   /** May be left out; responses leave it out. */
+  @ApiProperty({ enum: ['inline'], required: false })
   override type?: 'inline';
 
   /**
@@ -83,6 +85,7 @@ export class InlineSkillDto extends SkillDto {
 /** A skill that lies in a git repository. */
 @ApiSchema({ name: 'GitSkill', description: 'A skill that lies in a git repository.' })
 export class GitSkillDto extends SkillDto {
+  @ApiProperty({ enum: ['git'], required: true })
   override type!: 'git';
 
   /** `http` or `https`, without user and password. */

@@ -89,7 +89,7 @@ export class CreateEnvironmentDto {
 
   /**
    * Bash, run after the packages are installed. Default `""`.
-   * @example "git config --global user.name 'Session Agent'"
+   * @example "npm config set fund false"
    */
   @IfPresent()
   @MaxLength(1_048_576)

@@ -20,16 +20,21 @@ export class EnvironmentResponse {
   @Uuid()
   id!: string;
   /** Always `environment`. */
+  @ApiProperty()
   type!: 'environment';
   /** @example "Node with jq" */
+  @ApiProperty()
   name!: string | null;
   /** In the object form. */
+  @ApiProperty()
   packages!: PackageDto[];
   /**
    * The names of `env_vars`, sorted. Values are never returned.
    * @example ["API_TOKEN"]
    */
+  @ApiProperty()
   env_var_keys!: string[];
+  @ApiProperty()
   setup_script!: string;
   @ApiProperty({ type: NetworkingResponse })
   networking!: Networking;

@@ -26,7 +26,6 @@ const MAX_HOST_LENGTH = 255;
   },
 })
 export class NetworkingDto {
-  /** `unrestricted`: everything public. `limited`: only what is named here, and the agent's own model API. */
   @IsIn(TYPES)
   type!: 'unrestricted' | 'limited';
 }
@@ -47,6 +46,7 @@ export class UnrestrictedNetworking {
     "An allow-list by name. The agent's own model API and the hosts of the session's repositories are always allowed; with no hosts, nothing else is.",
 })
 export class LimitedNetworkingDto extends NetworkingDto {
+  @ApiProperty({ enum: ['limited'] })
   override type!: 'limited';
 
   /** Host names: no scheme, port, path or address. `*.` stands for any subdomain, not for the name itself. Default `[]`. */

@@ -46,6 +46,7 @@ export class SessionObject {
   @Uuid()
   id!: string;
 
+  @ApiProperty()
   type!: 'session';
 
   @ApiProperty({ ...STATUS_SCHEMA, example: 'completed' })

@@ -22,7 +22,8 @@ export class StartEvent {
 /** A step of provisioning. */
 @ApiSchema({
   name: 'StageEvent',
-  description: 'A step between the acceptance and the first output. A step that is skipped has none.',
+  description:
+    'A step between the acceptance and the first output. A step that is skipped has none.',
 })
 export class StageEvent {
   type!: 'stage';
@@ -48,7 +49,8 @@ export class StageEvent {
 /** A turn's output begins. */
 @ApiSchema({
   name: 'TurnStartEvent',
-  description: 'Comes before the first output of a turn. Has no `id:` line: it never moves the cursor.',
+  description:
+    'Comes before the first output of a turn. Has no `id:` line: it never moves the cursor.',
 })
 export class TurnStartEvent {
   type!: 'turn_start';
@@ -103,7 +105,8 @@ export class ExitEvent {
 /** The turn ended without an exit code. */
 @ApiSchema({
   name: 'ErrorEvent',
-  description: 'The turn ended without an exit code: a failed stage, a timeout, a flood. The stream ends.',
+  description:
+    'The turn ended without an exit code: a failed stage, a timeout, a flood. The stream ends.',
 })
 export class ErrorEvent {
   type!: 'error';
