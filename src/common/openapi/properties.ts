@@ -5,10 +5,12 @@ interface Options {
   required?: false;
   example?: unknown;
   minimum?: number;
-  default?: number;
 }
 
-/** A whole number: TypeScript has only `number`. */
+/**
+ * A whole number: TypeScript has only `number`. Defaults belong into the description: generators of types take a member
+ * with a default for one that is always there, in requests, too.
+ */
 export const Integer = (options: Options = {}): PropertyDecorator =>
   ApiProperty({ type: 'integer', ...options });
 

@@ -120,8 +120,8 @@ export class CreateSessionDto {
   @IsString()
   prompt?: string;
 
-  /** Seconds of wall clock for a turn, provisioning included. Further turns take it over. */
-  @Integer({ default: DEFAULT_TIMEOUT })
+  /** Seconds of wall clock for a turn, provisioning included; further turns take it over. Default 3600. */
+  @Integer()
   @IfPresent()
   @IsInt()
   @Min(MIN_TIMEOUT)
