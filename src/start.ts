@@ -10,6 +10,8 @@ import type { Environment } from './config/parse.js';
 import { lockDataDir } from './database/embedded/data-dir-lock.js';
 import { startEmbeddedPostgres } from './database/embedded/embedded-postgres.js';
 import { migrate } from './database/migrate.js';
+import { ApiDocument } from './openapi/api-document.js';
+import { buildDocument } from './openapi/build-document.js';
 
 const SHUTDOWN_LIMIT_MS = 20_000;
 
@@ -38,17 +40,25 @@ export async function start(env: Environment): Promise<void> {
   }
 }
 
-/** Builds the application without listening. */
-export async function createApp(config: AppConfig, databaseUrl: string): Promise<INestApplication> {
+/**
+ * Builds the application without listening.
+ * @param options `preview`: without instances, to look at its routes only; such an application cannot be started.
+ */
+export async function createApp(
+  config: AppConfig,
+  databaseUrl: string,
+  { preview = false }: { preview?: boolean } = {},
+): Promise<INestApplication> {
   const routes = new KnownRoutes();
   const app = await NestFactory.create(
     AppModule.of({ config, databaseUrl, routes }),
     createHttpAdapter({ routes, bodyLimitBytes: config.bodyLimitBytes }),
-    { bodyParser: false, abortOnError: false, logger: createLogger(config) },
+    { bodyParser: false, abortOnError: false, logger: createLogger(config), preview },
   );
   app.setGlobalPrefix(config.apiPrefix, {
-    exclude: ['healthz', 'readyz', 'openapi.json', 'docs'],
+    exclude: ['healthz', 'readyz', 'openapi.json', 'docs', 'docs/:file'],
   });
+  if (!preview) app.get(ApiDocument).describedBy(() => buildDocument(app, config));
   return app;
 }
 
