@@ -66,19 +66,18 @@ export function hostEtcEntries(): string[] {
   return HOST_ETC.map((name) => join('/etc', name)).filter((path) => existsSync(path));
 }
 
-/** The environment of everything in a strict sandbox, before the launch's own. */
-export function baseEnvironment(home: string, user: string): Record<string, string> {
-  return {
-    PATH: [
-      `${home}/.local/bin`,
-      `${TOOLS}/bin`,
-      '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
-    ].join(':'),
-    HOME: home,
-    USER: user,
-    LANG: 'C.UTF-8',
-    TERM: 'dumb',
-  };
+/**
+ * The environment of everything in a sandbox, before the launch's own.
+ * @param tools a folder whose `bin` comes before the system's, if there is one
+ */
+export function baseEnvironment(
+  home: string,
+  user: string,
+  tools: string | null,
+): Record<string, string> {
+  const system = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+  const path = [`${home}/.local/bin`, ...(tools === null ? [] : [`${tools}/bin`]), system];
+  return { PATH: path.join(':'), HOME: home, USER: user, LANG: 'C.UTF-8', TERM: 'dumb' };
 }
 
 /** Writes the identity files into a folder, leaving those that are right. Safe beside others doing the same. */

@@ -1,8 +1,7 @@
 import { realpathSync } from 'node:fs';
-import { join } from 'node:path';
 import type { NetworkPolicy, SandboxLayout } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
-import { baseEnvironment, HOME, hostEtcEntries, WORKSPACE } from './base-files.js';
+import { baseEnvironment, HOME, hostEtcEntries, TOOLS, WORKSPACE } from './base-files.js';
 import { nestArguments, sandboxArguments, type SystemRoot, type View } from './bwrap-arguments.js';
 import { becomeUser, entryFor } from './entry.js';
 import { packageRoot, systemFolders, type Host } from './host.js';
@@ -79,17 +78,15 @@ export class StrictEnclosure implements Enclosure {
         network: record.network,
         gateways: this.options.gateways,
       },
-      environment: baseEnvironment(HOME, profile === 'setup' ? 'root' : 'agent'),
+      environment: baseEnvironment(HOME, profile === 'setup' ? 'root' : 'agent', this.tools()),
     };
   }
 
   inside(folder: SandboxFolder, record: SandboxRecord, command: readonly string[]): InsideCommand {
     const { prefix, view } = entryFor(this.host, this.origin(folder), record.uid, true);
-    const environment = Object.entries(baseEnvironment(HOME, 'agent')).flatMap(([name, value]) => [
-      '--setenv',
-      name,
-      value,
-    ]);
+    const environment = Object.entries(baseEnvironment(HOME, 'agent', this.tools())).flatMap(
+      ([name, value]) => ['--setenv', name, value],
+    );
     const args = this.sandbox(folder, record, 'agent', view).concat(
       ['--clearenv', '--chdir', '/'],
       environment,
@@ -134,6 +131,10 @@ export class StrictEnclosure implements Enclosure {
       etc: this.etc,
       tools: this.options.toolsDir ?? null,
     };
+  }
+
+  private tools(): string | null {
+    return this.options.toolsDir === undefined ? null : TOOLS;
   }
 
   private bwrap(): string {
@@ -195,11 +196,7 @@ export class DegradedEnclosure implements Enclosure {
   }
 
   private environment(folder: SandboxFolder): Record<string, string> {
-    const environment = baseEnvironment(folder.home, 'agent');
-    const tools = this.options.toolsDir;
-    const path = environment['PATH'] ?? '';
-    environment['PATH'] = tools === undefined ? path : `${join(tools, 'bin')}:${path}`;
-    return environment;
+    return baseEnvironment(folder.home, 'agent', this.options.toolsDir ?? null);
   }
 }
 

@@ -2,8 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { isProcessAlive, type ProcessIdentity } from './process-identity.js';
 import type { LaunchFolder } from './launch-folder.js';
 import type { SandboxFolder } from './sandbox-store.js';
-import { killUser } from './supervisor/degraded-runtime.js';
-import { processesOfUser } from './supervisor/process-tree.js';
+import { killUser, processesOfUser } from './supervisor/process-tree.js';
 
 /** A supervisor gives its runtime 600 ms to end by itself; one that takes much longer is stuck. */
 const SUPERVISOR_MS = 1400;

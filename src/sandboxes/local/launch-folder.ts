@@ -95,7 +95,11 @@ export class LaunchFolder {
       supervisor: ProcessIdentity;
       abandoned: true;
     }> | null;
-    if (record?.supervisor && Number.isSafeInteger(record.supervisor.pid)) {
+    if (
+      record?.supervisor &&
+      Number.isSafeInteger(record.supervisor.pid) &&
+      record.supervisor.pid > 1
+    ) {
       return { supervisor: record.supervisor };
     }
     return record?.abandoned === true ? { abandoned: true } : null;

@@ -31,6 +31,7 @@ import { SandboxFolder, SandboxStore, type SandboxRecord } from './sandbox-store
 import { runLaunchedScript } from './scripts.js';
 import type { SeccompProfile } from './seccomp/profiles.js';
 import { followSpool } from './spool-reader.js';
+import { killAll, processesOfLaunch } from './supervisor/process-tree.js';
 import { firstUserOf, UserPool } from './user-pool.js';
 import { packFiles, WRITE_FILES_SCRIPT } from './write-files-script.js';
 
@@ -121,7 +122,8 @@ export class LocalSandboxDriver implements SandboxDriver {
     const { home, workspace } = this.enclosure.layout(folder);
     const stdin = packFiles(options.files, [home, workspace]);
     if (stdin.length === 0) return;
-    const command = ['/bin/bash', '-c', WRITE_FILES_SCRIPT, 'bash', home];
+    // Without --norc, bash takes a socket on its input for a remote shell and runs the agent's ~/.bashrc first.
+    const command = ['/bin/bash', '--norc', '-c', WRITE_FILES_SCRIPT, 'bash', home];
     const inside = this.enclosure.inside(folder, record, command);
     const result = await runInside({ ...inside, stdin, signal: options.signal });
     if (result.exitCode === 0) return;
@@ -259,9 +261,9 @@ export class LocalSandboxDriver implements SandboxDriver {
   private async sweepDegraded({ sandboxId, launchId }: LaunchRef): Promise<void> {
     if (this.options.isolation === 'strict') return;
     const record = await this.store.read(sandboxId);
-    const { killMarked, killUser, MARK } = await import('./supervisor/degraded-runtime.js');
-    if (record?.uid != null) killUser(record.uid);
-    else killMarked(-1, `${MARK}=${this.store.folder(sandboxId).launch(launchId).path}`);
+    if (record === null) return;
+    const mark = this.store.folder(sandboxId).launch(launchId).path;
+    killAll(() => processesOfLaunch({ mark, uid: record.uid, root: null }));
   }
 
   private launchFolder({ sandboxId, launchId }: LaunchRef) {

@@ -65,7 +65,9 @@ export class SandboxStore {
   }
 
   async prepare(): Promise<void> {
-    await mkdir(this.stateDir, { recursive: true, mode: 0o711 });
+    await mkdir(this.stateDir, { recursive: true });
+    // The users of sandboxes pass it, and see nothing of it.
+    await chmod(this.stateDir, 0o711);
   }
 
   async read(sandboxId: string): Promise<SandboxRecord | null> {
@@ -108,7 +110,7 @@ export class SandboxStore {
     await chmod(folder.path, 0o711);
     for (const [path, mode, user] of [
       [folder.home, 0o700, owner],
-      [folder.workspace, owner === null ? 0o700 : 0o700, owner],
+      [folder.workspace, 0o700, owner],
       [folder.launches, 0o700, spoolOwner],
     ] as const) {
       // An existing one may by now belong to an agent: leave it as it is.

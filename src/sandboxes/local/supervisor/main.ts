@@ -5,6 +5,7 @@
 import {
   closeSync,
   constants,
+  fchownSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -90,6 +91,12 @@ async function supervise(request: LaunchRequest): Promise<void> {
     new OutputPipe(request.folder, 'stderr'),
   ] as const;
   const stdin = openStdin(request.folder, request.stdin);
+  if (request.stage.kind === 'degraded' && request.stage.uid !== null) {
+    // The runtime may reopen its own descriptors by name, which asks for the rights of its user, not of this one.
+    for (const fd of [stdin, pipes[0].writeEnd, pipes[1].writeEnd]) {
+      fchownSync(fd, request.stage.uid, request.stage.uid);
+    }
+  }
   const runtime = await startRuntime(request, [stdin, pipes[0].writeEnd, pipes[1].writeEnd]);
   closeSync(stdin);
   for (const pipe of pipes) pipe.releaseWriteEnd();
