@@ -15,6 +15,7 @@ import { EnvironmentsModule } from './environments/environments.module.js';
 import { EventLogModule } from './event-log/event-log.module.js';
 import { HealthModule } from './health/health.module.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
+import { MetricsModule } from './metrics/metrics.module.js';
 import { RunnerModule } from './runner/runner.module.js';
 import { RuntimesModule } from './runtimes/runtimes.module.js';
 import { SandboxesModule } from './sandboxes/sandboxes.module.js';
@@ -38,6 +39,7 @@ export class AppModule {
         DatabaseModule.at(options.databaseUrl),
         EventEmitterModule.forRoot(),
         ScheduleModule.forRoot(),
+        MetricsModule,
         SecretsModule,
         RuntimesModule,
         SandboxesModule,
@@ -46,7 +48,7 @@ export class AppModule {
         EnvironmentsModule,
         AgentsModule,
         SessionsModule,
-        StreamingModule,
+        ...(options.config.role === 'worker' ? [] : [StreamingModule]),
         ...(options.config.role === 'api' ? [] : [RunnerModule]),
         MaintenanceModule,
         HealthModule,

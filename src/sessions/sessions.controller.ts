@@ -1,11 +1,21 @@
 import { Body, Controller, Delete, Get, HttpCode, Param, Post } from '@nestjs/common';
-import { ApiBearerAuth, ApiTags } from '@nestjs/swagger';
+import { ApiBearerAuth, ApiHeader, ApiTags } from '@nestjs/swagger';
 import { DetailResponse } from '../common/dto/detail-response.dto.js';
 import { OwnerId } from '../common/owner.decorator.js';
 import { CreateSessionDto, PromptSessionDto } from './dto/create-session.dto.js';
 import { AcceptedSession, SessionList, SessionObject, TurnList } from './dto/session.dto.js';
+import { IdempotencyKey } from './idempotency-key.decorator.js';
 import { SessionPresenter } from './session.presenter.js';
 import { SessionsService } from './sessions.service.js';
+
+const IDEMPOTENCY_HEADER = {
+  name: 'Idempotency-Key',
+  required: false,
+  description:
+    'Makes it safe to repeat the request when its answer was lost. For 24 hours, the same key with the same body gives ' +
+    'the first answer and does nothing else; with another body it is a 422. 1 to 255 visible ASCII characters.',
+  schema: { type: 'string', minLength: 1, maxLength: 255 },
+};
 
 @ApiTags('sessions')
 @ApiBearerAuth()
@@ -19,11 +29,13 @@ export class SessionsController {
   /** Creates a session and queues its first turn. */
   @Post()
   @HttpCode(202)
+  @ApiHeader(IDEMPOTENCY_HEADER)
   async create(
     @OwnerId() userId: string,
     @Body() body: CreateSessionDto,
+    @IdempotencyKey() key?: string,
   ): Promise<AcceptedSession> {
-    return this.present.accepted(await this.sessions.create(userId, body));
+    return this.present.accepted(await this.sessions.create(userId, body, key));
   }
 
   /** Lists all sessions, newest first. */
@@ -41,12 +53,14 @@ export class SessionsController {
   /** Continues a completed session with a further turn in the same sandbox. */
   @Post(':id/prompt')
   @HttpCode(202)
+  @ApiHeader(IDEMPOTENCY_HEADER)
   async prompt(
     @OwnerId() userId: string,
     @Param('id') id: string,
     @Body() body: PromptSessionDto,
+    @IdempotencyKey() key?: string,
   ): Promise<AcceptedSession> {
-    await this.sessions.prompt(userId, id, body);
+    await this.sessions.prompt(userId, id, body, key);
     return this.present.accepted(id);
   }
 
