@@ -6,8 +6,9 @@ import { nestArguments, sandboxArguments, type SystemRoot, type View } from './b
 import { becomeUser, entryFor } from './entry.js';
 import { packageRoot, systemFolders, type Host } from './host.js';
 import type { DegradedStage, StrictStage } from './launch-request.js';
-import type { LocalSandboxOptions } from './options.js';
+import type { Gateway, LocalSandboxOptions } from './options.js';
 import { hiddenFolders } from './paths.js';
+import { Relay } from './relay/relay.js';
 import type { SandboxFolder, SandboxRecord } from './sandbox-store.js';
 import { seccompFilter, type SeccompProfile } from './seccomp/profiles.js';
 
@@ -75,6 +76,7 @@ export class StrictEnclosure implements Enclosure {
         sandbox: this.sandbox(folder, record, profile, view),
         seccomp: seccompFilter(profile, process.arch).toString('base64'),
         node: view.node,
+        listenerArguments: relayFor(record.network, this.options.gateways).listenerArgs(),
         network: record.network,
         gateways: this.options.gateways,
       },
@@ -197,6 +199,24 @@ export class DegradedEnclosure implements Enclosure {
 
   private environment(folder: SandboxFolder): Record<string, string> {
     return baseEnvironment(folder.home, 'agent', this.options.toolsDir ?? null);
+  }
+}
+
+/**
+ * The relay that a supervisor will run; made here only to see whether it can be.
+ * @throws SandboxError `failed` for a policy that cannot be applied
+ */
+export function relayFor(policy: NetworkPolicy, gateways: readonly Gateway[]): Relay {
+  try {
+    return new Relay({ policy, gateways });
+  } catch (error) {
+    throw new SandboxError(
+      'failed',
+      `the network policy cannot be applied: ${(error as Error).message}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

@@ -33,6 +33,8 @@ export interface StrictStage {
   seccomp: string;
   /** The Node that runs the relay's listeners inside the outer namespaces. */
   node: string;
+  /** What the listeners are told, so that they can start before the relay is even loaded. */
+  listenerArguments: string;
   network: NetworkPolicy;
   gateways: readonly Gateway[];
 }

@@ -17,7 +17,7 @@ import type {
 } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
 import { writeIdentityFiles } from './base-files.js';
-import { DegradedEnclosure, StrictEnclosure, type Enclosure } from './enclosure.js';
+import { DegradedEnclosure, relayFor, StrictEnclosure, type Enclosure } from './enclosure.js';
 import { inspectHost, type Host } from './host.js';
 import { isId, requireId } from './ids.js';
 import { runInside } from './inside.js';
@@ -28,9 +28,12 @@ import type { LocalSandboxOptions } from './options.js';
 import { requireBuild } from './paths.js';
 import { checkDegraded, checkStrict } from './preflight.js';
 import { SandboxFolder, SandboxStore, type SandboxRecord } from './sandbox-store.js';
+import { ensureRootfs } from './rootfs/ensure-rootfs.js';
+import { RootfsError } from './rootfs/rootfs-error.js';
 import { runLaunchedScript } from './scripts.js';
 import type { SeccompProfile } from './seccomp/profiles.js';
 import { followSpool } from './spool-reader.js';
+import { diskUsage } from './supervisor/disk-watch.js';
 import { killAll, processesOfLaunch } from './supervisor/process-tree.js';
 import { firstUserOf, UserPool } from './user-pool.js';
 import { packFiles, WRITE_FILES_SCRIPT } from './write-files-script.js';
@@ -98,10 +101,13 @@ export class LocalSandboxDriver implements SandboxDriver {
       uid,
       // Its own system once made is kept, whatever is asked for later.
       writableRoot: present?.writableRoot ?? (writableRoot && this.options.isolation === 'strict'),
+      baseBytes: present?.baseBytes ?? 0,
       network,
     };
     await this.store.makeFolders(sandboxId, uid, this.enclosure.supervisorUser(record));
-    if (record.writableRoot) await this.makeRootfs(sandboxId, uid, signal);
+    if (record.writableRoot && present === null) {
+      record.baseBytes = await this.makeRootfs(sandboxId, uid, signal);
+    }
     this.requireNotAborted(signal);
     await this.store.write(sandboxId, record);
   }
@@ -212,6 +218,7 @@ export class LocalSandboxDriver implements SandboxDriver {
     const folder = this.launchFolder(options);
     if (folder.readStart() !== null) return;
     requireBuild();
+    const { limits } = this.options;
     const { prefix, view, stage, environment } = this.enclosure.enclose(sandbox, record, profile);
     await prepareLaunchFolder(folder, this.enclosure.supervisorUser(record));
     const seen = new SandboxFolder(view.sandbox);
@@ -229,32 +236,33 @@ export class LocalSandboxDriver implements SandboxDriver {
         cwd: options.cwd ?? this.enclosure.layout(sandbox).workspace,
         deadline: options.deadline,
         outputLimit: options.outputLimit,
-        limits: this.options.limits,
+        limits: { ...limits, diskBytes: limits.diskBytes + record.baseBytes },
         countedFolders: [seen.home, seen.workspace, ...(record.writableRoot ? [seen.rootfs] : [])],
         stage,
       },
     });
   }
 
+  /** Gives the sandbox a system of its own; its size in bytes. */
   private async makeRootfs(
     sandboxId: string,
     uid: number | null,
     signal: AbortSignal,
-  ): Promise<void> {
-    const { ensureRootfs, logger, stateDir } = this.options;
-    if (ensureRootfs === undefined) {
-      throw new SandboxError(
-        'unsupported',
-        'this service cannot install system software in sandboxes',
-      );
+  ): Promise<number> {
+    const { logger, stateDir, rootfsDir } = this.options;
+    try {
+      const template = await ensureRootfs({
+        dir: rootfsDir ?? join(stateDir, '.rootfs'),
+        signal,
+        onProgress: (message) => logger?.debug(message),
+      });
+      await this.store.copyRootfs(sandboxId, template.path, uid);
+      return await diskUsage([this.store.folder(sandboxId).rootfs], Number.POSITIVE_INFINITY);
+    } catch (error) {
+      this.requireNotAborted(signal);
+      if (!(error instanceof RootfsError)) throw error;
+      throw new SandboxError('failed', error.message, { cause: error });
     }
-    if (existsSync(this.store.folder(sandboxId).rootfs)) return;
-    const template = await ensureRootfs({
-      dir: join(stateDir, '.rootfs'),
-      signal,
-      onProgress: (message) => logger?.debug(message),
-    });
-    await this.store.copyRootfs(sandboxId, template.path, uid);
   }
 
   /** Without namespaces nothing dies by itself with a supervisor. */
@@ -296,7 +304,11 @@ export class LocalSandboxDriver implements SandboxDriver {
   }
 
   private requireSupported(network: NetworkPolicy): void {
-    if (this.options.isolation === 'strict' || network.mode === 'unrestricted') return;
+    if (this.options.isolation === 'strict') {
+      relayFor(network, this.options.gateways);
+      return;
+    }
+    if (network.mode === 'unrestricted') return;
     throw new SandboxError(
       'unsupported',
       'limited networking needs SANDBOX_ISOLATION=strict: without namespaces nothing would enforce it',

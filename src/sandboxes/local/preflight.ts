@@ -87,7 +87,13 @@ export async function checkStrict(options: {
     await mkdir(path, { recursive: true, mode: 0o711 });
     if (user !== null) await chown(path, user, user);
   }
-  const record = { version: 1, uid: user, writableRoot: false, network: NO_NETWORK } as const;
+  const record = {
+    version: 1,
+    uid: user,
+    writableRoot: false,
+    baseBytes: 0,
+    network: NO_NETWORK,
+  } as const;
   const command = enclosure.inside(folder, record, ['/bin/sh', '-c', 'exit 0']);
   const { exitCode, output } = await runInside({ ...command, stdin: Buffer.alloc(0), signal });
   if (exitCode === 0) return;

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import {
   mkdirSync,
@@ -7,6 +7,7 @@ import {
   readlinkSync,
   renameSync,
   symlinkSync,
+  writeFileSync,
 } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -124,6 +125,24 @@ describe('local sandboxes on bad days', () => {
     expect(rest.exit).toMatchObject({ reason: 'exited', exitCode: 0 });
   });
 
+  it('shows no secret in any argument or file', async () => {
+    const secret = `s3cret-${randomUUID()}`;
+    const script = 'echo up; read -r word; [ ${#word} -gt 8 ] && sleep 20';
+    const launched = await launch(script, { env: { KEY: secret }, stdin: `${secret}\n` });
+    const events = driver.follow({ ...launched, offset: 0 });
+    await events.next();
+    const path = join(options.stateDir, sandboxId);
+    const found = spawnSync('grep', ['-rls', '--devices=skip', secret, path], { encoding: 'utf8' });
+    const supervisor = readFileSync(`/proc/${supervisorOf(launched.launchId)}/environ`, 'utf8');
+    expect({ files: found.stdout, processes: processesWith(secret) }).toEqual({
+      files: '',
+      processes: [],
+    });
+    expect(supervisor).not.toContain(secret);
+    await driver.kill(launched);
+    await events.return(undefined);
+  });
+
   it('passes no descriptor on that the service was started with', async () => {
     const service = await DriverProcess.start(options, null, ['/etc/hostname']);
     const launched = { sandboxId, ...bash('ls -l /proc/self/fd /proc/1/fd') };
@@ -229,6 +248,19 @@ describe('local sandboxes on bad days', () => {
     const { stdout } = await outcomeOf(served.follow({ ...launched, offset: 0 }));
     for (const server of servers) server.close();
     expect(stdout).toBe('gateway end\n');
+  });
+
+  it('gives the agent the tools of the service, which it cannot change', async () => {
+    const toolsDir = join(options.stateDir, '.tools');
+    mkdirSync(join(toolsDir, 'bin'), { recursive: true });
+    writeFileSync(join(toolsDir, 'bin/some-tool'), '#!/bin/sh\necho tool\n', { mode: 0o755 });
+    const equipped = new LocalSandboxDriver({ ...options, toolsDir });
+    const script = 'some-tool; echo x 2>/dev/null > /tools/bin/some-tool || echo refused';
+    const launched = { sandboxId, ...bash(script) };
+    await equipped.launch(launched);
+    const { stdout } = await outcomeOf(equipped.follow({ ...launched, offset: 0 }));
+    await rm(toolsDir, { recursive: true });
+    expect(stdout).toBe('tool\nrefused\n');
   });
 
   it('says why it cannot start a runtime, and that launch is lost', async () => {
