@@ -1,11 +1,11 @@
-import { ensureBubblewrap } from './lib/bubblewrap.mjs';
 import { StepError, prepare } from './lib/project.mjs';
 import { runService } from './lib/service-process.mjs';
 import { complain, say } from './lib/output.mjs';
+import { ensureSystemPackages } from './lib/system-packages.mjs';
 
 try {
   prepare(say);
-  ensureBubblewrap(say);
+  ensureSystemPackages(say);
   process.exitCode = await runService();
 } catch (error) {
   if (!(error instanceof StepError)) throw error;

@@ -1,10 +1,10 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ensureBubblewrap } from './lib/bubblewrap.mjs';
 import { ROOT, StepError, prepare } from './lib/project.mjs';
 import { countTests, runStage } from './lib/stages.mjs';
 import { complain, say } from './lib/output.mjs';
+import { ensureSystemPackages } from './lib/system-packages.mjs';
 
 const jestArgs = process.argv.slice(2);
 const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
@@ -15,7 +15,7 @@ const PROJECTS = ['unit', 'integration'];
 
 try {
   prepare(say);
-  ensureBubblewrap(say);
+  ensureSystemPackages(say);
   process.exitCode = await runAll();
 } catch (error) {
   if (!(error instanceof StepError)) throw error;

@@ -159,7 +159,9 @@ export class SessionsRepository {
    * statement that waited for a lock joins with is as old as its wait.
    */
   async lock(sql: SqlExecutor, userId: string, id: string): Promise<LockedSession | undefined> {
-    return (await sql.query<LockedSession & Record<string, unknown>>(LOCK_SESSION, [id, userId]))[0];
+    return (
+      await sql.query<LockedSession & Record<string, unknown>>(LOCK_SESSION, [id, userId])
+    )[0];
   }
 
   /** @returns the host of the session's sandbox, `null` for one that is reachable from everywhere, `undefined` without. */
@@ -182,22 +184,12 @@ export class SessionsRepository {
     const [last] = await sql.query<{ last_log_id: number }>(LAST_LOG_ID, [id]);
     const [row] = await sql.query<{ turn_count: number }>(REQUEUE, [id]);
     if (!last || !row) throw new Error('A locked session changed its state');
-    await sql.query(INSERT_TURN, [
-      id,
-      row.turn_count,
-      turn.prompt,
-      turn.timeout,
-      last.last_log_id,
-    ]);
+    await sql.query(INSERT_TURN, [id, row.turn_count, turn.prompt, turn.timeout, last.last_log_id]);
   }
 
-  /** Ends whatever the session does; the session is locked. @returns false when its state does not allow it. */
+  /** See {@link terminateLocked}. */
   async terminate(sql: SqlExecutor, id: string): Promise<boolean> {
-    const [row] = await sql.query(TERMINATE, [id, allowedFrom('terminate')]);
-    if (!row) return false;
-    await sql.query(TERMINATE_TURN, [id]);
-    await sql.query(DOOM_SANDBOX, [id]);
-    return true;
+    return terminateLocked(sql, id);
   }
 
   /** Removes the session with its turns; it is locked. @returns false when its state does not allow it. */
@@ -211,4 +203,13 @@ export class SessionsRepository {
   transaction<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {
     return this.sql.transaction(work);
   }
+}
+
+/** Ends whatever a locked session does, and gives its sandbox up. @returns false when its state does not allow it. */
+export async function terminateLocked(sql: SqlExecutor, id: string): Promise<boolean> {
+  const [row] = await sql.query(TERMINATE, [id, allowedFrom('terminate')]);
+  if (!row) return false;
+  await sql.query(TERMINATE_TURN, [id]);
+  await sql.query(DOOM_SANDBOX, [id]);
+  return true;
 }

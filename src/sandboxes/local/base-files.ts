@@ -61,6 +61,8 @@ const HOST_ETC = [
   'timezone',
 ] as const;
 
+const SYSTEM_AUTHORITIES = '/etc/ssl/certs/ca-certificates.crt';
+
 /** Absolute paths of those that this host has. */
 export function hostEtcEntries(): string[] {
   return HOST_ETC.map((name) => join('/etc', name)).filter((path) => existsSync(path));
@@ -77,7 +79,15 @@ export function baseEnvironment(
 ): Record<string, string> {
   const system = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
   const path = [`${home}/.local/bin`, ...(tools === null ? [] : [`${tools}/bin`]), system];
-  return { PATH: path.join(':'), HOME: home, USER: user, LANG: 'C.UTF-8', TERM: 'dumb' };
+  return {
+    PATH: path.join(':'),
+    HOME: home,
+    USER: user,
+    LANG: 'C.UTF-8',
+    TERM: 'dumb',
+    // Node brings its own authorities; whoever adds one to the system, as companies do, means Node, too.
+    ...(existsSync(SYSTEM_AUTHORITIES) && { NODE_EXTRA_CA_CERTS: SYSTEM_AUTHORITIES }),
+  };
 }
 
 /** Writes the identity files into a folder, leaving those that are right. Safe beside others doing the same. */

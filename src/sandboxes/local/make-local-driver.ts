@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { LocalSandboxDriver } from './local-sandbox-driver.js';
-import type { LocalSandboxLimits, LocalSandboxOptions } from './options.js';
-import { ensureRootfs } from './rootfs/ensure-rootfs.js';
+import type { LocalSandboxLimits, LocalSandboxOptions, SandboxLogger } from './options.js';
+import { ensureTools } from './tools/ensure-tools.js';
 
 /** Per-process bounds that are not worth configuring. */
 const OPEN_FILES = 8192;
@@ -18,11 +18,22 @@ export async function makeLocalDriver(
   const { cacheDir, limits, ...rest } = options;
   return new LocalSandboxDriver({
     ...rest,
+    toolsDir: await toolsIn(cacheDir, options.logger),
     limits: {
       ...limits,
       tmpBytes: Math.ceil(limits.memoryBytes / TMP_SHARE),
       openFiles: OPEN_FILES,
     },
-    ensureRootfs: (request) => ensureRootfs({ ...request, dir: join(cacheDir, 'rootfs') }),
+    rootfsDir: join(cacheDir, 'rootfs'),
   });
+}
+
+/** Node and npm for sandboxes. Without them a sandbox has what the host has, which is no reason not to start. */
+async function toolsIn(cacheDir: string, logger?: SandboxLogger): Promise<string | undefined> {
+  try {
+    return (await ensureTools({ dir: join(cacheDir, 'tools') })).path;
+  } catch (error) {
+    logger?.warn(`Sandboxes go without Node and npm of their own: ${String(error)}`);
+    return undefined;
+  }
 }

@@ -143,8 +143,24 @@ describe('local sandboxes on bad days', () => {
     await events.return(undefined);
   });
 
+  it('lets no setup script outlive the service, which will run it again', async () => {
+    const marker = `8${Date.now()}`;
+    const service = await DriverProcess.start(options, null);
+    const script = service.driver.runScript({
+      sandboxId,
+      script: `sleep ${marker}`,
+      as: 'setup',
+      signal,
+    });
+    const failed = expect(script).rejects.toThrow('has ended');
+    while (processesWith(marker).length === 0) await delay(20);
+    await service.stop('SIGKILL');
+    await failed;
+    await untilNone(() => processesWith(marker), 3000);
+  });
+
   it('passes no descriptor on that the service was started with', async () => {
-    const service = await DriverProcess.start(options, null, ['/etc/hostname']);
+    const service = await DriverProcess.start(options, null, '/etc/hostname');
     const launched = { sandboxId, ...bash('ls -l /proc/self/fd /proc/1/fd') };
     await service.driver.launch(launched);
     const { stdout } = await outcomeOf(driver.follow({ ...launched, offset: 0 }));

@@ -1,0 +1,69 @@
+import { spawnSync } from 'node:child_process';
+
+const STEP_TIMEOUT_MS = 5 * 60_000;
+
+/** How each package manager installs without a question, and what it may have to do before. */
+const MANAGERS = [
+  { name: 'apt-get', refresh: ['update', '-qq'], install: ['install', '-y'] },
+  { name: 'dnf', install: ['install', '-y'] },
+  { name: 'yum', install: ['install', '-y'] },
+  { name: 'zypper', install: ['--non-interactive', 'install'] },
+  { name: 'pacman', install: ['-S', '--noconfirm', '--needed'] },
+  { name: 'apk', install: ['add'] },
+];
+
+/** What sandboxes need of the system: isolation, and on Debian a root file system to install software into. */
+const NEEDED = [
+  { program: 'bwrap', name: 'bubblewrap' },
+  { program: 'debootstrap', name: 'debootstrap', only: 'apt-get' },
+];
+
+/**
+ * Makes sure that the system packages that local sandboxes need are there. Root gets them installed; anybody else is
+ * told the command. Never stops a start: without them the service runs and refuses sessions with the reason.
+ *
+ * @param {(line: string) => void} say
+ */
+export function ensureSystemPackages(say) {
+  if (process.platform !== 'linux') return;
+  const manager = MANAGERS.find(({ name }) => has(name));
+  const missing = NEEDED.filter(
+    ({ program, only }) => !has(program) && (only === undefined || only === manager?.name),
+  ).map(({ name }) => name);
+  if (missing.length === 0) return;
+  const what = missing.join(' and ');
+  if (manager === undefined) {
+    say(`Missing, and needed by sandboxes: ${what}. Install it with your package manager.`);
+    return;
+  }
+  const { name, refresh, install } = manager;
+  if (process.geteuid?.() !== 0) {
+    say(
+      `Missing, and needed by sandboxes: ${what}. Run: sudo ${name} ${install.join(' ')} ${missing.join(' ')}`,
+    );
+    return;
+  }
+  say(`Installing ${what}, which sandboxes need (${name}) …`);
+  // Package lists that cannot be refreshed may still do.
+  if (refresh) run(name, refresh);
+  const { status, stderr, error } = run(name, [...install, ...missing]);
+  if (status !== 0)
+    say(`${what} could not be installed: ${error?.message ?? stderr.trim().split('\n').at(-1)}`);
+}
+
+function run(file, args) {
+  return spawnSync(file, args, {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    encoding: 'utf8',
+    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+    timeout: STEP_TIMEOUT_MS,
+  });
+}
+
+function has(program) {
+  return (
+    spawnSync('sh', ['-c', `PATH="$PATH:/usr/sbin:/sbin" command -v ${program}`], {
+      stdio: 'ignore',
+    }).status === 0
+  );
+}
