@@ -12,6 +12,7 @@ import { startEmbeddedPostgres } from './database/embedded/embedded-postgres.js'
 import { migrate } from './database/migrate.js';
 import { ApiDocument } from './openapi/api-document.js';
 import { buildDocument } from './openapi/build-document.js';
+import { Readiness } from './health/readiness.js';
 
 const SHUTDOWN_LIMIT_MS = 20_000;
 
@@ -24,9 +25,13 @@ export async function start(env: Environment): Promise<void> {
     await migrate(database.url);
     const app = await createApp(config, database.url);
     await app.listen(config.port, config.host);
-    const firstToken = await app.get(Accounts).ensureFirstUser();
+    // Who runs a worker does not look for a token in its output.
+    const firstToken =
+      config.role === 'worker' ? undefined : await app.get(Accounts).ensureFirstUser();
     onStopSignal(async () => {
       database.stopping();
+      // Before anything else ends: whoever balances requests sends no more.
+      app.get(Readiness).drain();
       try {
         await app.close();
       } finally {
@@ -52,7 +57,11 @@ export async function createApp(
   const routes = new KnownRoutes();
   const app = await NestFactory.create(
     AppModule.of({ config, databaseUrl, routes }),
-    createHttpAdapter({ routes, bodyLimitBytes: config.bodyLimitBytes }),
+    createHttpAdapter({
+      routes,
+      bodyLimitBytes: config.bodyLimitBytes,
+      onlyPaths: config.role === 'worker' ? ['/healthz', '/readyz'] : undefined,
+    }),
     { bodyParser: false, abortOnError: false, logger: createLogger(config), preview },
   );
   app.setGlobalPrefix(config.apiPrefix, {
