@@ -1,7 +1,7 @@
 import 'reflect-metadata';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { loadConfig } from '../config/app-config.js';
-import { createApp } from '../start.js';
+import { createApp } from '../create-app.js';
 import { buildDocument, type OpenApiVersion } from './build-document.js';
 
 /** The document of a service with the default configuration, made without a database and without listening. */
