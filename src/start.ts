@@ -23,6 +23,7 @@ export async function start(env: Environment): Promise<void> {
     app = await createApp(config, database.url);
     // What was logged until here is of interest only where this point is reached: else there is one line that says why.
     app.useLogger(logger);
+    app.flushLogs();
     await app.listen(config.port, config.host);
     // Who runs a worker does not look for a token in its output.
     const firstToken =
