@@ -165,13 +165,3 @@ describeWith(['bubblewrap', 'debootstrap'], 'environments with software', () => 
     expect(message).toMatch(/installing apt packages/);
   }, 300_000);
 });
-
-describe('npm packages', () => {
-  it('go into the home', async () => {
-    const environment_id = await sessions.createEnvironment({ packages: ['npm:semver@7.7.2'] });
-    const id = await sessions.create('semver 1.2.3', { environment_id });
-    const stream = await sessions.stream(id).end(100_000);
-    expect(stream.events.filter(({ state }) => state === 'failed')).toEqual([]);
-    expect(stream.output()).toBe('1.2.3\n');
-  }, 120_000);
-});

@@ -138,6 +138,7 @@ export class EventStreamClient {
   /** Goes away without a word. */
   async abort(): Promise<void> {
     this.closed = true;
+    if (this.outgoing.closed) return;
     const gone = new Promise((resolve) => this.outgoing.once('close', resolve));
     this.outgoing.destroy();
     await gone;
