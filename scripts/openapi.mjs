@@ -27,7 +27,7 @@ try {
 process.exit();
 
 async function describe() {
-  const module = join(ROOT, 'dist', 'src', 'openapi', 'offline-document.js');
+  const module = join(ROOT, 'dist', 'src', 'offline-document.js');
   const { offlineDocument } = await import(pathToFileURL(module).href);
   return offlineDocument('3.1.0');
 }

@@ -1,7 +1,9 @@
 import { getSchemaPath, type OpenAPIObject } from '@nestjs/swagger';
 import { unions } from '../common/openapi/one-of.decorator.js';
-import type { OpenApiVersion } from './build-document.js';
 import { joinLines } from './common-answers.js';
+
+/** 3.1 for readers of today; the same document as 3.0.3 for generators that know no other. */
+export type OpenApiVersion = '3.1.0' | '3.0.3';
 
 type Json = Record<string, unknown>;
 
