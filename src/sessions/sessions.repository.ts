@@ -177,13 +177,9 @@ export class SessionsRepository {
     await sql.query(INSERT_TURN, [id, row.turn_count, turn.prompt, turn.timeout, last.last_log_id]);
   }
 
-  /** Ends whatever the session does; the session is locked. @returns false when its state does not allow it. */
+  /** See {@link terminateLocked}. */
   async terminate(sql: SqlExecutor, id: string): Promise<boolean> {
-    const [row] = await sql.query(TERMINATE, [id, allowedFrom('terminate')]);
-    if (!row) return false;
-    await sql.query(TERMINATE_TURN, [id]);
-    await sql.query(DOOM_SANDBOX, [id]);
-    return true;
+    return terminateLocked(sql, id);
   }
 
   /** Removes the session with its turns; it is locked. @returns false when its state does not allow it. */
@@ -197,4 +193,13 @@ export class SessionsRepository {
   transaction<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {
     return this.sql.transaction(work);
   }
+}
+
+/** Ends whatever a locked session does, and gives its sandbox up. @returns false when its state does not allow it. */
+export async function terminateLocked(sql: SqlExecutor, id: string): Promise<boolean> {
+  const [row] = await sql.query(TERMINATE, [id, allowedFrom('terminate')]);
+  if (!row) return false;
+  await sql.query(TERMINATE_TURN, [id]);
+  await sql.query(DOOM_SANDBOX, [id]);
+  return true;
 }

@@ -13,6 +13,8 @@ import { SandboxError } from '../../src/sandboxes/sandbox-error.js';
 /** One installation of a driver, as the contract sees it. */
 export interface DriverUnderTest {
   driver: SandboxDriver;
+  /** Are sandboxes kept from each other's files? Only a driver that says it does not isolate is not. */
+  isolated: boolean;
   /** Another driver on the same state, as a restarted service would make it. */
   again(): Promise<SandboxDriver>;
   /** Removes what the installation leaves when all its sandboxes are destroyed. */
@@ -153,20 +155,23 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
 
       it('do not share files', async () => {
         const other = await newSandbox();
+        const { home, workspace } = driver.layout(other);
         await driver.runScript({
           sandboxId: other,
-          script: 'echo mine > ~/private',
+          script: `echo theirs > ~/private; echo theirs > ${workspace}/private; chmod 777 ~ ${workspace}`,
           as: 'agent',
           signal,
         });
-        const path = `${driver.layout(other).home}/private`;
-        const { exitCode, outputTail } = await driver.runScript({
-          sandboxId,
-          script: `grep -s mine ~/private`,
-          as: 'agent',
-          signal,
-        });
-        expect({ path, exitCode, outputTail }).toEqual({ path, exitCode: 2, outputTail: '' });
+        const script = `cat ${home}/private ${workspace}/private; echo x > ${workspace}/planted`;
+        const { stdout, exit } = await run(script);
+        await driver.destroy({ sandboxId: other, signal });
+        const shared = driver.layout(other).home === driver.layout(sandboxId).home;
+        // Where paths are the same everywhere, planting went into this sandbox's own workspace.
+        expect({ stdout, exitCode: exit.exitCode }).toEqual(
+          installation.isolated
+            ? { stdout: '', exitCode: shared ? 0 : 1 }
+            : { stdout: 'theirs\ntheirs\n', exitCode: 0 },
+        );
       });
     });
 

@@ -2,12 +2,12 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
 import { KeyRing } from '../../src/secrets/key-ring.js';
 import { secretContext } from '../../src/secrets/secret-contexts.js';
 import { type CliResult, runCli } from '../support/cli.js';
 import { HttpClient } from '../support/http-client.js';
-import { query, type Service, startService } from '../support/service.js';
+import { query, type Service, type ServiceOptions, startService } from '../support/service.js';
 
 const NOWHERE = '00000000-0000-4000-8000-000000000000';
 
@@ -18,6 +18,15 @@ beforeAll(async () => {
   cli = (...args) => runCli(args, { DATABASE_URL: service.databaseUrl, DATA_DIR: service.dataDir });
 });
 afterAll(() => service.stop());
+
+/** Those of single tests; a test that fails before it stops them leaves them to this. */
+const others: Service[] = [];
+async function startOther(options: ServiceOptions): Promise<Service> {
+  const other = await startService(options);
+  others.push(other);
+  return other;
+}
+afterEach(() => Promise.all(others.splice(0).map((other) => other.stop())));
 
 const issue = async (...args: string[]) =>
   (await cli('token', 'create', '--json', ...args)).json as {
@@ -101,7 +110,7 @@ describe('users and tokens', () => {
     url.pathname = '/first_users';
     try {
       const services = await Promise.all(
-        [0, 1, 2].map(() => startService({ databaseUrl: url.href })),
+        [0, 1, 2].map(() => startOther({ databaseUrl: url.href })),
       );
       const printed = services.map((each) => /^ {2}(ast_\w+)$/m.exec(each.logs())?.[1]);
       const token = printed.find((text) => text !== undefined);
@@ -167,7 +176,7 @@ describe('what goes wrong', () => {
 
 it('changes the key of every secret beside a running service, and lets go of the old one', async () => {
   const [old, fresh] = ['old', 'new'].map((id) => `${id}:${randomBytes(32).toString('base64')}`);
-  const first = await startService({ env: { ENCRYPTION_KEYS: old } });
+  const first = await startOther({ env: { ENCRYPTION_KEYS: old } });
   const { databaseUrl, dataDir } = first;
   const options = { databaseUrl, dataDir };
   const env = { DATABASE_URL: databaseUrl, DATA_DIR: dataDir };
@@ -197,7 +206,7 @@ it('changes the key of every secret beside a running service, and lets go of the
   );
 
   const both = `${fresh},${old}`;
-  const second = await startService({ ...options, env: { ENCRYPTION_KEYS: both } });
+  const second = await startOther({ ...options, env: { ENCRYPTION_KEYS: both } });
   const keysInUse = async () => {
     const rows = await query<{ key: string }>(
       databaseUrl,
@@ -239,7 +248,7 @@ it('changes the key of every secret beside a running service, and lets go of the
   expect(opened).toBe('token');
   await second.stop();
 
-  const third = await startService({ ...options, env: { ENCRYPTION_KEYS: fresh } });
+  const third = await startOther({ ...options, env: { ENCRYPTION_KEYS: fresh } });
   const http = new HttpClient(third.url, first.token);
   const same = await http.put(`/environments/${environment.body.id}`, {
     version: 120,

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
+import type { Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
@@ -117,11 +118,16 @@ function run(env: Record<string, string | undefined>) {
   const child = spawn(process.execPath, ['--enable-source-maps', MAIN], {
     cwd: ROOT,
     env: { ...process.env, ...BASE_ENV, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    // The channel tells the service when the test run is gone, however it went: it then stops by itself.
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
+  // A test that fails before it stops its service must not keep the run from ending.
+  child.unref();
+  child.channel?.unref();
   let text = '';
   for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding('utf8').on('data', (chunk: string) => {
+    (stream as Socket | null)?.unref();
+    stream?.setEncoding('utf8').on('data', (chunk: string) => {
       text += chunk;
     });
   }

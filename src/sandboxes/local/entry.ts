@@ -1,9 +1,8 @@
-import { realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { existsSync } from 'node:fs';
 import { SandboxError } from '../sandbox-error.js';
 import { viewArguments, type View } from './bwrap-arguments.js';
-import { barrierTo, packageRoot, type Host } from './host.js';
+import { barrierTo, type Host } from './host.js';
 
 /** How a process of the service becomes one that has a sandbox's kernel user and sees what it needs. */
 export interface Entry {
@@ -15,18 +14,6 @@ export interface Entry {
 
 /** Existing folders over which a private one may be laid; the first that is there is taken. */
 const VIEW_BASES = ['/mnt', '/media', '/srv', '/opt'];
-
-/** The service's own paths that every view starts from. */
-export function originOf(options: { nodePath: string; etc: string; tools: string | null }) {
-  const app = packageRoot();
-  return (sandbox: string): View => ({
-    node: realpathSync(options.nodePath),
-    app,
-    etc: options.etc,
-    tools: options.tools,
-    sandbox,
-  });
-}
 
 /** Becomes the user, keeping no privilege: neither groups nor the way back. */
 export function becomeUser(setpriv: string, uid: number): string[] {

@@ -23,18 +23,16 @@ import { isId, requireId } from './ids.js';
 import { runInside } from './inside.js';
 import { readPackageHosts } from './package-hosts.js';
 import { prepareLaunchFolder, startSupervisor } from './launcher.js';
-import { endLaunch, killSupervisors, sweepUser } from './launch-end.js';
+import { endLaunch, killSupervisors, sweepLaunch, sweepUser } from './launch-end.js';
 import type { LocalSandboxOptions } from './options.js';
+import { copyOwnSystem } from './own-system.js';
 import { requireBuild } from './paths.js';
 import { checkDegraded, checkStrict } from './preflight.js';
+import { identifyProcess, type ProcessIdentity } from './process-identity.js';
 import { SandboxFolder, SandboxStore, type SandboxRecord } from './sandbox-store.js';
-import { ensureRootfs } from './rootfs/ensure-rootfs.js';
-import { RootfsError } from './rootfs/rootfs-error.js';
 import { runLaunchedScript } from './scripts.js';
 import type { SeccompProfile } from './seccomp/profiles.js';
 import { followSpool } from './spool-reader.js';
-import { diskUsage } from './supervisor/disk-watch.js';
-import { killAll, processesOfLaunch } from './supervisor/process-tree.js';
 import { firstUserOf, UserPool } from './user-pool.js';
 import { packFiles, WRITE_FILES_SCRIPT } from './write-files-script.js';
 
@@ -106,7 +104,14 @@ export class LocalSandboxDriver implements SandboxDriver {
     };
     await this.store.makeFolders(sandboxId, uid, this.enclosure.supervisorUser(record));
     if (record.writableRoot && present === null) {
-      record.baseBytes = await this.makeRootfs(sandboxId, uid, signal);
+      record.baseBytes = await copyOwnSystem({
+        store: this.store,
+        sandboxId,
+        uid,
+        templates: this.options.rootfsDir ?? join(this.options.stateDir, '.rootfs'),
+        onProgress: (message) => this.options.logger?.debug(message),
+        signal,
+      });
     }
     this.requireNotAborted(signal);
     await this.store.write(sandboxId, record);
@@ -144,7 +149,12 @@ export class LocalSandboxDriver implements SandboxDriver {
       return await runLaunchedScript({
         script: options.script,
         signal: options.signal,
-        start: (command) => this.start({ ...ref, ...command, env: options.env ?? {} }, profile),
+        start: (command) =>
+          this.start(
+            { ...ref, ...command, env: options.env ?? {} },
+            profile,
+            identifyProcess(process.pid),
+          ),
         follow: (signal) => this.follow({ ...ref, signal, offset: 0 }),
         kill: () => this.kill({ ...ref, signal: new AbortController().signal }),
       });
@@ -154,7 +164,7 @@ export class LocalSandboxDriver implements SandboxDriver {
   }
 
   async launch(options: LaunchOptions): Promise<void> {
-    await this.start(options, 'agent');
+    await this.start(options, 'agent', null);
   }
 
   async *follow(
@@ -211,7 +221,12 @@ export class LocalSandboxDriver implements SandboxDriver {
     // Supervisors are nobody's children, and a follower owns its watcher and timer itself.
   }
 
-  private async start(options: LaunchOptions, profile: SeccompProfile): Promise<void> {
+  /** @param owner the process that the launch ends with, `null` for one that outlives the service */
+  private async start(
+    options: LaunchOptions,
+    profile: SeccompProfile,
+    owner: ProcessIdentity | null,
+  ): Promise<void> {
     this.requireNotAborted(options.signal);
     const record = await this.store.require(requireId(options.sandboxId));
     const sandbox = this.store.folder(options.sandboxId);
@@ -237,44 +252,25 @@ export class LocalSandboxDriver implements SandboxDriver {
         deadline: options.deadline,
         outputLimit: options.outputLimit,
         limits: { ...limits, diskBytes: limits.diskBytes + record.baseBytes },
+        owner,
         countedFolders: [seen.home, seen.workspace, ...(record.writableRoot ? [seen.rootfs] : [])],
         stage,
       },
     });
   }
 
-  /** Gives the sandbox a system of its own; its size in bytes. */
-  private async makeRootfs(
-    sandboxId: string,
-    uid: number | null,
-    signal: AbortSignal,
-  ): Promise<number> {
-    const { logger, stateDir, rootfsDir } = this.options;
-    try {
-      const template = await ensureRootfs({
-        dir: rootfsDir ?? join(stateDir, '.rootfs'),
-        signal,
-        onProgress: (message) => logger?.debug(message),
-      });
-      await this.store.copyRootfs(sandboxId, template.path, uid);
-      return await diskUsage([this.store.folder(sandboxId).rootfs], Number.POSITIVE_INFINITY);
-    } catch (error) {
-      this.requireNotAborted(signal);
-      if (!(error instanceof RootfsError)) throw error;
-      throw new SandboxError('failed', error.message, { cause: error });
-    }
-  }
-
   /** Without namespaces nothing dies by itself with a supervisor. */
-  private async sweepDegraded({ sandboxId, launchId }: LaunchRef): Promise<void> {
+  private async sweepDegraded({
+    sandboxId,
+    launchId,
+  }: Pick<LaunchRef, 'sandboxId' | 'launchId'>): Promise<void> {
     if (this.options.isolation === 'strict') return;
     const record = await this.store.read(sandboxId);
     if (record === null) return;
-    const mark = this.store.folder(sandboxId).launch(launchId).path;
-    killAll(() => processesOfLaunch({ mark, uid: record.uid, root: null }));
+    sweepLaunch(this.launchFolder({ sandboxId, launchId }), record.uid);
   }
 
-  private launchFolder({ sandboxId, launchId }: LaunchRef) {
+  private launchFolder({ sandboxId, launchId }: Pick<LaunchRef, 'sandboxId' | 'launchId'>) {
     return this.store.folder(requireId(sandboxId)).launch(requireId(launchId));
   }
 

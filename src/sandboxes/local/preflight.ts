@@ -19,7 +19,7 @@ const INSTALL_COMMANDS: readonly [manager: string, command: string][] = [
 ];
 
 /** The command that installs a package on this host. */
-export function installCommand(packageName: string, root: boolean): string {
+function installCommand(packageName: string, root: boolean): string {
   const [, command] = INSTALL_COMMANDS.find(([manager]) => findProgram(manager) !== null) ?? [
     '',
     'install the package',

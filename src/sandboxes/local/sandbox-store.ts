@@ -129,8 +129,10 @@ export class SandboxStore {
   ): Promise<void> {
     const folder = this.folder(sandboxId);
     await mkdir(folder.path, { recursive: true });
+    // The sandbox's user passes, by its group, but owns nothing here; nobody else does, whatever the agent opens below.
+    if (owner !== null) await chown(folder.path, process.geteuid?.() ?? 0, owner);
     // By hand: the umask has its say in mkdir.
-    await chmod(folder.path, 0o711);
+    await chmod(folder.path, owner === null ? 0o700 : 0o710);
     for (const [path, mode, user] of [
       [folder.home, 0o700, owner],
       [folder.workspace, 0o700, owner],

@@ -1,5 +1,4 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { viewArguments, type View } from '../../../src/sandboxes/local/bwrap-arguments.js';
@@ -49,12 +48,12 @@ export class DriverProcess {
   /**
    * @param uid run as this user, by way of a view like the driver's own (the repository may lie where that user cannot
    * go); its state is then at `/mnt/sandbox` for it
-   * @param inherited files that it finds open, as some process managers leave them
+   * @param inherited a file that it finds open, as some process managers leave them
    */
   static async start(
     options: LocalSandboxOptions,
     uid: number | null,
-    inherited: readonly string[] = [],
+    inherited: string | null = null,
   ): Promise<DriverProcess> {
     const app = packageRoot();
     const origin: View = {
@@ -84,18 +83,21 @@ export class DriverProcess {
             ...becomeUser(findProgram('setpriv') ?? 'setpriv', uid),
           ];
     const hosted = JSON.stringify({ ...options, stateDir: here.sandbox, nodePath: here.node });
-    const [program = '', ...args] = prefix.concat(
+    const leak =
+      inherited === null
+        ? []
+        : ['/bin/bash', '-c', 'exec 251<"$1"; shift; exec "$@"', 'bash', inherited];
+    const [program = '', ...args] = leak.concat(
+      prefix,
       here.node,
       script,
       join(here.app, DRIVER),
       hosted,
     );
-    const opened = inherited.map((path) => openSync(path, 'r'));
     const child = spawn(program, args, {
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc', ...opened],
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       serialization: 'advanced',
     });
-    for (const fd of opened) closeSync(fd);
     await new Promise<void>((resolve, reject) => {
       child.once('message', () => resolve());
       child.once('exit', () => reject(new Error('the process of the driver did not start')));

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import {
   mkdirSync,
@@ -125,8 +125,42 @@ describe('local sandboxes on bad days', () => {
     expect(rest.exit).toMatchObject({ reason: 'exited', exitCode: 0 });
   });
 
+  it('shows no secret in any argument or file', async () => {
+    const secret = `s3cret-${randomUUID()}`;
+    const script = 'echo up; read -r word; [ ${#word} -gt 8 ] && sleep 20';
+    const launched = await launch(script, { env: { KEY: secret }, stdin: `${secret}\n` });
+    const events = driver.follow({ ...launched, offset: 0 });
+    await events.next();
+    const path = join(options.stateDir, sandboxId);
+    const found = spawnSync('grep', ['-rls', '--devices=skip', secret, path], { encoding: 'utf8' });
+    const supervisor = readFileSync(`/proc/${supervisorOf(launched.launchId)}/environ`, 'utf8');
+    expect({ files: found.stdout, processes: processesWith(secret) }).toEqual({
+      files: '',
+      processes: [],
+    });
+    expect(supervisor).not.toContain(secret);
+    await driver.kill(launched);
+    await events.return(undefined);
+  });
+
+  it('lets no setup script outlive the service, which will run it again', async () => {
+    const marker = `8${Date.now()}`;
+    const service = await DriverProcess.start(options, null);
+    const script = service.driver.runScript({
+      sandboxId,
+      script: `sleep ${marker}`,
+      as: 'setup',
+      signal,
+    });
+    const failed = expect(script).rejects.toThrow('has ended');
+    while (processesWith(marker).length === 0) await delay(20);
+    await service.stop('SIGKILL');
+    await failed;
+    await untilNone(() => processesWith(marker), 3000);
+  });
+
   it('passes no descriptor on that the service was started with', async () => {
-    const service = await DriverProcess.start(options, null, ['/etc/hostname']);
+    const service = await DriverProcess.start(options, null, '/etc/hostname');
     const launched = { sandboxId, ...bash('ls -l /proc/self/fd /proc/1/fd') };
     await service.driver.launch(launched);
     const { stdout } = await outcomeOf(driver.follow({ ...launched, offset: 0 }));

@@ -38,6 +38,7 @@ export async function installHere(
   const options = await newOptions(isolation);
   return {
     driver: new LocalSandboxDriver(options),
+    isolated: isolation === 'strict' || isRoot,
     again: () => Promise.resolve(new LocalSandboxDriver(options)),
     dispose: () => rm(options.stateDir, { recursive: true }),
   };
@@ -58,6 +59,7 @@ export async function installAsOrdinaryUser(
   let second: ReturnType<typeof start> | undefined;
   return {
     driver: first,
+    isolated: isolation === 'strict',
     again: () => (second ??= start()),
     dispose: async () => {
       await Promise.all(processes.map((each) => each.stop()));

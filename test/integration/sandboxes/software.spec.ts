@@ -28,7 +28,7 @@ describe('a sandbox that installs software', () => {
     await driver.destroy({ sandboxId, signal });
     expect(readdirSync(options.stateDir).filter((name) => name.includes(sandboxId))).toEqual([]);
     await rm(options.stateDir, { recursive: true });
-  });
+  }, 30_000);
 
   const setup = (script: string) => driver.runScript({ sandboxId, script, as: 'setup', signal });
 

@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LaunchFolder, type ExitRecord } from '../launch-folder.js';
 import type { LaunchAnswer, LaunchRequest } from '../launch-request.js';
-import { identifyProcess } from '../process-identity.js';
+import { identifyProcess, isProcessAlive } from '../process-identity.js';
 import type { SpoolStream } from '../spool-format.js';
 import { DiskWatch } from './disk-watch.js';
 import { exceedsMemory } from './memory-watch.js';
@@ -29,12 +29,15 @@ const GRACE_MS = 600;
 const WATCH_INTERVAL_MS = 250;
 /** Once nothing of the runtime is left, its pipes end at once; this only bounds the unforeseen. */
 const DRAIN_MS = 3000;
-const MAX_TIMER_MS = 2 ** 31 - 1;
 const O_CLOEXEC = 0o2000000;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 type EndReason = Exclude<ExitRecord['reason'], 'exited'>;
 
-/** Closes what whoever started the service left open across exec: the runtime would inherit it. */
+/**
+ * Closes what whoever started the service left open across exec: the runtime would inherit it. Node itself does that
+ * only up to the first gap in the numbers.
+ */
 function closeInheritedDescriptors(): void {
   for (const fd of readdirSync('/proc/self/fd').map(Number)) {
     if (fd <= 2) continue;
@@ -147,6 +150,7 @@ async function supervise(request: LaunchRequest): Promise<void> {
   const watch = setInterval(() => {
     const remaining = request.deadline - Date.now();
     if (remaining <= 0) end('deadline');
+    if (request.owner !== null && !isProcessAlive(request.owner)) end('killed');
     if (exceedsMemory(runtime.pids(), request.limits.memoryBytes)) end('memory_limit');
     disk.exceeded().then(
       (exceeded) => exceeded && end('disk_limit'),
