@@ -39,7 +39,7 @@ export function tidySchemas(document: OpenAPIObject, version: OpenApiVersion): v
   const schemas = document.components?.schemas as Record<string, Json>;
   document.components = {
     ...document.components,
-    schemas: sorted(mapValues(schemas, (schema) => tidy(schema, version))) as never,
+    schemas: sorted(mapValues(schemas, (schema) => tidy(schema, version))),
   };
   document.paths = sorted(document.paths);
 }
@@ -63,7 +63,7 @@ function tidy(schema: Json, version: OpenApiVersion): Json {
     } else if (key === 'examples' && version === '3.0.3') {
       result.example = (value as unknown[])[0];
     } else if (key === 'description') {
-      result.description = joinLines(String(value));
+      result.description = joinLines(value as string);
     } else {
       result[key] = value;
     }
