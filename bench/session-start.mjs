@@ -24,7 +24,7 @@ const BARE = [
 prepare(complain);
 const service = await startBenchService();
 try {
-  const agent = await service.call('POST', '/agents', {
+  const agent = await service.post('/agents', {
     name: 'bench',
     provider: 'shell',
     model: 'shell/bash',
@@ -50,10 +50,10 @@ try {
 
 async function timeSession(agentId) {
   const begun = performance.now();
-  const { id } = await service.call('POST', '/sessions', { agent_id: agentId, prompt: 'echo hi' });
+  const { id } = await service.post('/sessions', { agent_id: agentId, prompt: 'echo hi' });
   const outputAt = await service.firstOutputAt(id);
   // Its sandbox would be kept for the next prompt.
-  await service.call('POST', `/sessions/${id}/terminate`);
+  await service.post(`/sessions/${id}/terminate`);
   return outputAt - begun;
 }
 

@@ -50,14 +50,14 @@ function firstWords(child) {
 
 function client(url, token, stop) {
   const authorization = `Bearer ${token}`;
-  const call = async (method, path, body) => {
+  const post = async (path, body) => {
     const response = await fetch(`${url}${path}`, {
-      method,
+      method: 'POST',
       headers: { authorization, 'content-type': 'application/json' },
       body: body && JSON.stringify(body),
     });
     const answer = await response.json();
-    if (!response.ok) throw new Error(`${method} ${path}: ${JSON.stringify(answer)}`);
+    if (!response.ok) throw new Error(`POST ${path}: ${JSON.stringify(answer)}`);
     return answer;
   };
   /** Reads the session's stream to its end. @returns when its first output came, by the monotonic clock. */
@@ -73,5 +73,5 @@ function client(url, token, stop) {
       throw new Error(`the session did not end well:\n${text}`);
     return at;
   };
-  return { call, firstOutputAt, stop };
+  return { post, firstOutputAt, stop };
 }
