@@ -23,29 +23,27 @@ const BARE = [
 
 prepare(complain);
 const service = await startBenchService();
-try {
-  const agent = await service.post('/agents', {
-    name: 'bench',
-    provider: 'shell',
-    model: 'shell/bash',
-  });
-  const session = [];
-  const bare = [];
-  // One after the other, so that whatever else the machine does falls on both.
+const { session, bare } = await measure().finally(() => service.stop());
+
+say(`${rounds} rounds, after ${WARM_UP} to warm up`);
+say(`POST /sessions to the first output event: ${summary(session)}`);
+say(`entering a bare sandbox:                  ${summary(bare)}`);
+say(`ratio of the medians:                     ${(at(session, 0.5) / at(bare, 0.5)).toFixed(1)}`);
+say(`bare: ${BARE.join(' ')} -c 'echo hi'`);
+
+/** One after the other, so that whatever else the machine does falls on both. */
+async function measure() {
+  const agent = { name: 'bench', provider: 'shell', model: 'shell/bash' };
+  const { id } = await service.post('/agents', agent);
+  const times = { session: [], bare: [] };
   for (let round = 0; round < WARM_UP + rounds; round += 1) {
-    const sessionMs = await timeSession(agent.id);
+    const sessionMs = await timeSession(id);
     const bareMs = await timeBare();
     if (round < WARM_UP) continue;
-    session.push(sessionMs);
-    bare.push(bareMs);
+    times.session.push(sessionMs);
+    times.bare.push(bareMs);
   }
-  say(`${rounds} rounds, after ${WARM_UP} to warm up`);
-  say(`POST /sessions to the first output event: ${summary(session)}`);
-  say(`entering a bare sandbox:                  ${summary(bare)}`);
-  say(`ratio of the medians:                     ${(at(session, 0.5) / at(bare, 0.5)).toFixed(1)}`);
-  say(`bare: ${BARE.join(' ')} -c 'echo hi'`);
-} finally {
-  await service.stop();
+  return times;
 }
 
 async function timeSession(agentId) {
