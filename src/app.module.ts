@@ -16,6 +16,7 @@ import { EventLogModule } from './event-log/event-log.module.js';
 import { HealthModule } from './health/health.module.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
 import { OpenApiModule } from './openapi/openapi.module.js';
+import { MetricsModule } from './metrics/metrics.module.js';
 import { RunnerModule } from './runner/runner.module.js';
 import { RuntimesModule } from './runtimes/runtimes.module.js';
 import { SandboxesModule } from './sandboxes/sandboxes.module.js';
@@ -39,6 +40,7 @@ export class AppModule {
         DatabaseModule.at(options.databaseUrl),
         EventEmitterModule.forRoot(),
         ScheduleModule.forRoot(),
+        MetricsModule,
         SecretsModule,
         RuntimesModule,
         SandboxesModule,
@@ -47,7 +49,7 @@ export class AppModule {
         EnvironmentsModule,
         AgentsModule,
         SessionsModule,
-        StreamingModule,
+        ...(options.config.role === 'worker' ? [] : [StreamingModule]),
         ...(options.config.role === 'api' ? [] : [RunnerModule]),
         MaintenanceModule,
         HealthModule,

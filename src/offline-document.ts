@@ -1,7 +1,7 @@
 import 'reflect-metadata';
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { loadConfig } from './config/app-config.js';
-import { createApp } from './start.js';
+import { createApp } from './create-app.js';
 import { buildDocument } from './openapi/build-document.js';
 import type { OpenApiVersion } from './openapi/schemas.js';
 

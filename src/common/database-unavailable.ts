@@ -1,5 +1,8 @@
-/** SQLSTATEs that say "not now": connection exceptions, too many connections, shutdown, crash, start-up. */
-const SQLSTATES = /^(08...|53300|57P0[1235])$/;
+/**
+ * SQLSTATEs that say "not now": connection exceptions, out of disk, memory or connections, shutdown, crash, start-up, a
+ * server that is a standby for the moment, a statement that took too long or was in the way of another one.
+ */
+const SQLSTATES = /^(08...|53[0-3]00|57P0[1235]|25006|25P0[34]|57014|55P03|40001|40P01)$/;
 const NODE_CODES = new Set([
   'ECONNREFUSED',
   'ECONNRESET',

@@ -1,10 +1,12 @@
 import { EventEmitter } from 'node:events';
+import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Injectable, Logger, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { Client } from 'pg';
 import { DatabaseUrl } from './database-url.js';
 
-const PING_MS = 10_000;
+const PING_MS = 5_000;
+const END_MS = 1_000;
 const RETRY_MS = [100, 250, 500, 1_000, 2_000];
 
 /**
@@ -28,7 +30,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
 
   async onApplicationShutdown(): Promise<void> {
     this.closing.abort();
-    await this.client?.end().catch(() => undefined);
+    if (this.client) await endSoon(this.client);
     await this.loop;
   }
 
@@ -67,6 +69,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
     const client = new Client({
       connectionString: this.url.value,
       connectionTimeoutMillis: 5_000,
+      query_timeout: PING_MS,
       keepAlive: true,
       application_name: 'agent-session-service listener',
     });
@@ -91,7 +94,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
     } finally {
       ended.abort();
       this.client = undefined;
-      await client.end().catch(() => undefined);
+      await endSoon(client);
     }
   }
 
@@ -99,12 +102,21 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
   private async ping(client: Client, signal: AbortSignal): Promise<void> {
     for (;;) {
       await delay(PING_MS, undefined, { signal });
-      await Promise.race([
-        client.query('SELECT 1'),
-        delay(PING_MS, undefined, { signal }).then(() => {
-          throw new Error('no answer to a ping');
-        }),
-      ]);
+      await client.query('SELECT 1');
     }
   }
+}
+
+/** A polite end takes a peer that answers; otherwise the socket is dropped. */
+async function endSoon(client: pg.Client): Promise<void> {
+  const limit = new AbortController();
+  const ended = client
+    .end()
+    .catch(() => undefined)
+    .finally(() => limit.abort());
+  const late = delay(END_MS, undefined, { signal: limit.signal }).then(
+    () => (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy(),
+    () => undefined,
+  );
+  await Promise.race([ended, late]);
 }

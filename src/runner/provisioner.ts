@@ -1,9 +1,9 @@
 import type { Clock } from '../common/clock.js';
 import type { StageEvent, StageName } from '../event-log/log-row.js';
-import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SandboxError } from '../sandboxes/sandbox-error.js';
 import type { TurnProgress } from '../sessions/turn-lease.repository.js';
 import { TurnTimeout } from './interruptions.js';
+import type { TurnSandbox } from './leased-driver.js';
 import { networkPolicyOf } from './network-policy.js';
 import { needsWritableRoot, provisionScript } from './provision-script.js';
 import type { Redactor } from './redactor.js';
@@ -34,7 +34,7 @@ export class Provisioner {
     private readonly context: {
       sandboxId: string;
       plan: TurnPlan;
-      driver: SandboxDriver;
+      driver: TurnSandbox;
       redactor: Redactor;
       progress: TurnProgress;
       clock: Clock;

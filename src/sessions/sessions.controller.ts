@@ -1,11 +1,12 @@
 import { Body, Controller, Delete, Get, HttpCode, Param, Post } from '@nestjs/common';
-import { ApiTags } from '@nestjs/swagger';
+import { ApiHeader, ApiTags } from '@nestjs/swagger';
 import { DetailResponse } from '../common/dto/detail-response.dto.js';
 import { Operation } from '../common/openapi/operation.decorator.js';
 import { OwnerId } from '../common/owner.decorator.js';
 import { CreateSessionDto, PromptSessionDto } from './dto/create-session.dto.js';
 import { AcceptedSession, SessionList, SessionObject, TurnList } from './dto/session.dto.js';
 import { SANDBOX_GONE } from './session-transitions.js';
+import { IdempotencyKey } from './idempotency-key.decorator.js';
 import { SessionPresenter } from './session.presenter.js';
 import { CREATE_SESSION_EXAMPLES, PROMPT_SESSION_EXAMPLES } from './sessions.examples.js';
 import { SessionsService } from './sessions.service.js';
@@ -14,6 +15,14 @@ const NOT_FOUND = ['Session not found'];
 const NO_KEY = 'Provider anthropic has no API key configured';
 const LIMIT =
   'Concurrent session limit reached (10 of 10 active). Terminate an active session first.';
+const IDEMPOTENCY_HEADER = {
+  name: 'Idempotency-Key',
+  required: false,
+  description:
+    'Makes it safe to repeat the request when its answer was lost. For 24 hours, the same key with the same body gives ' +
+    'the first answer and does nothing else; with another body it is a 422. 1 to 255 visible ASCII characters.',
+  schema: { type: 'string', minLength: 1, maxLength: 255 },
+};
 
 @ApiTags('sessions')
 @Controller('sessions')
@@ -56,11 +65,13 @@ export class SessionsController {
   })
   @Post()
   @HttpCode(202)
+  @ApiHeader(IDEMPOTENCY_HEADER)
   async create(
     @OwnerId() userId: string,
     @Body() body: CreateSessionDto,
+    @IdempotencyKey() key?: string,
   ): Promise<AcceptedSession> {
-    return this.present.accepted(await this.sessions.create(userId, body));
+    return this.present.accepted(await this.sessions.create(userId, body, key));
   }
 
   /** Lists all sessions, ended ones too, newest first. */
@@ -101,12 +112,14 @@ export class SessionsController {
   })
   @Post(':id/prompt')
   @HttpCode(202)
+  @ApiHeader(IDEMPOTENCY_HEADER)
   async prompt(
     @OwnerId() userId: string,
     @Param('id') id: string,
     @Body() body: PromptSessionDto,
+    @IdempotencyKey() key?: string,
   ): Promise<AcceptedSession> {
-    await this.sessions.prompt(userId, id, body);
+    await this.sessions.prompt(userId, id, body, key);
     return this.present.accepted(id);
   }
 
