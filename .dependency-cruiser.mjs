@@ -4,46 +4,31 @@
  * Each floor may import the floors below it. What is not on a floor's list is forbidden to it.
  */
 
+const GROUND = ['common', 'config', 'metrics'];
+const STORED = [...GROUND, 'database'];
+const SEALED = [...STORED, 'secrets'];
+const WORKING = [...STORED, 'event-log', 'sandboxes', 'sessions'];
+
 /** Folder → the folders that it may import besides itself. */
 const MAY_IMPORT = {
   common: [],
   config: [],
-  database: ['common', 'config'],
-  secrets: ['common', 'config', 'database'],
-  auth: ['common', 'config', 'database'],
-  'event-log': ['common', 'config', 'database'],
-  sandboxes: ['common', 'config'],
-  runtimes: ['common', 'config', 'sandboxes'],
-  environments: ['common', 'config', 'database', 'secrets'],
-  agents: ['common', 'config', 'database', 'secrets', 'runtimes', 'environments'],
-  sessions: [
-    'common',
-    'config',
-    'database',
-    'secrets',
-    'event-log',
-    'sandboxes',
-    'runtimes',
-    'environments',
-    'agents',
-  ],
-  streaming: ['common', 'config', 'event-log', 'sessions'],
-  runner: [
-    'common',
-    'config',
-    'database',
-    'secrets',
-    'event-log',
-    'sandboxes',
-    'runtimes',
-    'environments',
-    'agents',
-    'sessions',
-  ],
-  maintenance: ['common', 'config', 'database', 'event-log', 'sandboxes', 'sessions'],
-  health: ['common', 'config', 'database'],
-  openapi: ['common', 'config'],
-  cli: ['common', 'config', 'database', 'secrets', 'auth', 'event-log', 'sessions'],
+  metrics: ['common', 'config'],
+  database: GROUND,
+  secrets: STORED,
+  auth: STORED,
+  'event-log': STORED,
+  sandboxes: GROUND,
+  runtimes: [...GROUND, 'sandboxes'],
+  environments: SEALED,
+  agents: [...SEALED, 'runtimes', 'environments'],
+  sessions: [...SEALED, 'event-log', 'sandboxes', 'runtimes', 'environments', 'agents'],
+  streaming: [...GROUND, 'event-log', 'sessions'],
+  runner: [...WORKING, 'secrets', 'runtimes', 'environments', 'agents'],
+  maintenance: WORKING,
+  health: STORED,
+  openapi: GROUND,
+  cli: [...SEALED, 'auth', 'event-log', 'sessions'],
 };
 
 const floors = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({

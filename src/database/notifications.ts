@@ -108,7 +108,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
 }
 
 /** A polite end takes a peer that answers; otherwise the socket is dropped. */
-async function endSoon(client: pg.Client): Promise<void> {
+async function endSoon(client: Client): Promise<void> {
   const limit = new AbortController();
   const ended = client
     .end()
