@@ -5,10 +5,7 @@ import { unions } from '../common/openapi/one-of.decorator.js';
 import type { AppConfig } from '../config/app-config.js';
 import { addCommonAnswers } from './common-answers.js';
 import { DESCRIPTION, TAGS } from './introduction.js';
-import { nameUnions, tidySchemas } from './schemas.js';
-
-/** The version of OpenAPI: 3.1 for readers of today; the same document as 3.0.3 for generators that know no other. */
-export type OpenApiVersion = '3.1.0' | '3.0.3';
+import { nameUnions, type OpenApiVersion, tidySchemas } from './schemas.js';
 
 /** Describes the application's whole interface. The application need not be initialised: only its decorators are read. */
 export function buildDocument(

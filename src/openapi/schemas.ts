@@ -1,7 +1,9 @@
 import { getSchemaPath, type OpenAPIObject } from '@nestjs/swagger';
 import { unions } from '../common/openapi/one-of.decorator.js';
-import type { OpenApiVersion } from './build-document.js';
 import { joinLines } from './common-answers.js';
+
+/** 3.1 for readers of today; the same document as 3.0.3 for generators that know no other. */
+export type OpenApiVersion = '3.1.0' | '3.0.3';
 
 type Json = Record<string, unknown>;
 
@@ -37,7 +39,7 @@ export function tidySchemas(document: OpenAPIObject, version: OpenApiVersion): v
   const schemas = document.components?.schemas as Record<string, Json>;
   document.components = {
     ...document.components,
-    schemas: sorted(mapValues(schemas, (schema) => tidy(schema, version))) as never,
+    schemas: sorted(mapValues(schemas, (schema) => tidy(schema, version))),
   };
   document.paths = sorted(document.paths);
 }
@@ -61,7 +63,7 @@ function tidy(schema: Json, version: OpenApiVersion): Json {
     } else if (key === 'examples' && version === '3.0.3') {
       result.example = (value as unknown[])[0];
     } else if (key === 'description') {
-      result.description = joinLines(String(value));
+      result.description = joinLines(value as string);
     } else {
       result[key] = value;
     }

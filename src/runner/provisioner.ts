@@ -25,7 +25,7 @@ export class StageFailed extends Error {
 interface Step {
   name: StageName;
   when: boolean;
-  run(): Promise<void>;
+  run: () => Promise<void>;
 }
 
 /** Makes a session's sandbox ready for its first turn, stage by stage. */
@@ -40,7 +40,7 @@ export class Provisioner {
       clock: Clock;
       signal: AbortSignal;
       /** Writes an event to the log, together with the progress. */
-      emit(event: StageEvent): void;
+      emit: (event: StageEvent) => void;
     },
   ) {}
 

@@ -1,4 +1,4 @@
-import { ApiProperty, ApiSchema } from '@nestjs/swagger';
+import { ApiSchema } from '@nestjs/swagger';
 import { IsInt, IsString, IsUUID, MaxLength, MinLength } from 'class-validator';
 import { IfPresent, IfPresentAndNotNull } from '../../common/http/validators.js';
 import { Integer } from '../../common/openapi/properties.js';

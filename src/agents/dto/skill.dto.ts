@@ -129,6 +129,6 @@ export function readSkill(dto: SkillDto): Skill {
     name,
     ...(description !== undefined && { description }),
     content,
-    ...(files && { files: files.map(({ path, content }) => ({ path, content })) }),
+    ...(files && { files: files.map((file) => ({ path: file.path, content: file.content })) }),
   };
 }

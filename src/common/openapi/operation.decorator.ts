@@ -7,9 +7,6 @@ import {
   ValidationFailureResponse,
 } from '../dto/error-responses.dto.js';
 
-/** A 422 that says which field is wrong. */
-export const MISSING_FIELD = 'a list';
-
 interface OperationOptions {
   /** The method's name in generated clients. */
   id: string;
@@ -54,7 +51,10 @@ function refusalBody(status: number, sentences: readonly string[]) {
     return { type: LimitReachedResponse, examples: summarized(Object.fromEntries(examples)) };
   }
   if (status === 422) {
-    const examples = { [MISSING_FIELD]: INVALID_FIELDS, ...Object.fromEntries(details) };
+    const examples = {
+      'Fields that are missing or of the wrong type': INVALID_FIELDS,
+      ...Object.fromEntries(details),
+    };
     return { type: UnprocessableResponse, examples: summarized(examples) };
   }
   return { type: DetailResponse, examples: summarized(Object.fromEntries(details)) };

@@ -1,8 +1,9 @@
 import 'reflect-metadata';
 import type { OpenAPIObject } from '@nestjs/swagger';
-import { loadConfig } from '../config/app-config.js';
-import { createApp } from '../create-app.js';
-import { buildDocument, type OpenApiVersion } from './build-document.js';
+import { loadConfig } from './config/app-config.js';
+import { createApp } from './create-app.js';
+import { buildDocument } from './openapi/build-document.js';
+import type { OpenApiVersion } from './openapi/schemas.js';
 
 /** The document of a service with the default configuration, made without a database and without listening. */
 export async function offlineDocument(version: OpenApiVersion): Promise<OpenAPIObject> {
