@@ -26,7 +26,11 @@ export class Metrics {
 
   /** @returns what counts one more. */
   counter(name: string, help: string): () => void {
-    const counter = new Counter({ name: `${PREFIX}${name}_total`, help, registers: [this.registry] });
+    const counter = new Counter({
+      name: `${PREFIX}${name}_total`,
+      help,
+      registers: [this.registry],
+    });
     return () => counter.inc();
   }
 

@@ -11,11 +11,7 @@ export type TurnSandbox = Pick<
  * The driver for one turn: everything that changes the sandbox waits until the lease is certain. The database guards
  * itself by the fencing number; a sandbox cannot, so a worker that wakes up after its time must not touch it.
  */
-export function leasedDriver(
-  driver: SandboxDriver,
-  lease: Lease,
-  stop: AbortSignal,
-): TurnSandbox {
+export function leasedDriver(driver: SandboxDriver, lease: Lease, stop: AbortSignal): TurnSandbox {
   const held =
     <Options, Result>(work: (options: Options) => Promise<Result>) =>
     async (options: Options): Promise<Result> => {

@@ -49,10 +49,7 @@ export class IdempotencyRepository {
    * @returns the session that the first of these requests was answered with; `undefined` when there was none.
    * @throws Refusal 422 when the first one asked for something else.
    */
-  async find(
-    request: RepeatableRequest,
-    sql: SqlExecutor = this.sql,
-  ): Promise<string | undefined> {
+  async find(request: RepeatableRequest, sql: SqlExecutor = this.sql): Promise<string | undefined> {
     const [row] = await sql.query<{ session_id: string; same: boolean }>(FIND, [
       request.userId,
       request.route,

@@ -17,9 +17,13 @@ export class QueueMetrics implements OnModuleInit {
   ) {}
 
   onModuleInit(): void {
-    this.metrics.gauge('queue_depth', 'Turns that wait for a worker, in all processes', async () => {
-      const [row] = await this.sql.query<{ depth: number }>(DEPTH);
-      return row?.depth ?? Number.NaN;
-    });
+    this.metrics.gauge(
+      'queue_depth',
+      'Turns that wait for a worker, in all processes',
+      async () => {
+        const [row] = await this.sql.query<{ depth: number }>(DEPTH);
+        return row?.depth ?? Number.NaN;
+      },
+    );
   }
 }

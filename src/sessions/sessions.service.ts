@@ -235,8 +235,7 @@ export class SessionsService {
     } catch (error) {
       if (error instanceof DoneBefore) return error.sessionId;
       // What is refused now may be so because the same request was carried out a moment ago.
-      const meanwhile =
-        error instanceof Refusal ? await this.idempotency.find(request) : undefined;
+      const meanwhile = error instanceof Refusal ? await this.idempotency.find(request) : undefined;
       if (meanwhile === undefined) throw error;
       return meanwhile;
     }
