@@ -4,7 +4,14 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 interface Pair {
   client: Socket;
   upstream: Socket;
+  /** Its answers do not come back any more. */
+  deaf: boolean;
+  /** How many of the ambush's words were heard on this connection. */
+  heard: number;
 }
+
+/** How long an answer may take to be given, and swallowed, before the connection breaks. */
+const AMBUSH_MS = 300;
 
 /**
  * A TCP proxy in front of PostgreSQL's socket that can misbehave in the ways a network does. One for each process, so
@@ -18,6 +25,7 @@ export class PostgresProxy {
   private delayMs = 0;
   private silent = false;
   private swallowing = false;
+  private ambush: { words: readonly string[]; struck: () => void } | undefined;
 
   private constructor(server: Server, socketPath: string) {
     this.server = server;
@@ -68,6 +76,18 @@ export class PostgresProxy {
     this.swallowing = true;
   }
 
+  /**
+   * Waits for one connection on which all of these words were sent, in this order, and swallows the answer to the last:
+   * what was asked for is done, and whoever asked is cut off before it hears so.
+   * @returns resolves when it has happened.
+   */
+  swallowAnswerTo(...words: readonly string[]): Promise<void> {
+    for (const pair of this.pairs) pair.heard = 0;
+    return new Promise((struck) => {
+      this.ambush = { words, struck };
+    });
+  }
+
   /** Behaves again. What was silent stays dead: its connections are broken, as by a network that forgot them. */
   heal(): void {
     const broken = this.silent || this.swallowing;
@@ -101,14 +121,15 @@ export class PostgresProxy {
 
   private accept(client: Socket): void {
     const upstream = connect(this.socketPath);
-    const pair = { client, upstream };
+    const pair: Pair = { client, upstream, deaf: false, heard: 0 };
     this.pairs.add(pair);
     let forsaken = false;
     const forget = (): void => {
       if (forsaken || client.destroyed) this.pairs.delete(pair);
     };
+    client.on('data', (data) => this.listen(pair, data));
     this.pass(client, upstream, () => this.silent);
-    this.pass(upstream, client, () => this.silent || this.swallowing);
+    this.pass(upstream, client, () => this.silent || this.swallowing || pair.deaf);
     client.on('error', () => undefined);
     upstream.on('error', () => undefined);
     client.on('close', () => {
@@ -121,6 +142,21 @@ export class PostgresProxy {
       if (!this.silent && !this.swallowing && !client.isPaused()) client.destroy();
       forget();
     });
+  }
+
+  private listen(pair: Pair, data: Buffer): void {
+    const { ambush } = this;
+    if (!ambush) return;
+    while (pair.heard < ambush.words.length && data.includes(ambush.words[pair.heard] ?? '')) {
+      pair.heard += 1;
+    }
+    if (pair.heard < ambush.words.length) return;
+    this.ambush = undefined;
+    pair.deaf = true;
+    setTimeout(() => {
+      pair.client.resetAndDestroy();
+      ambush.struck();
+    }, AMBUSH_MS);
   }
 
   private pass(from: Socket, to: Socket, isLost: () => boolean): void {

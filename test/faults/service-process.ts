@@ -5,6 +5,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { ask } from './http.js';
 import { PostgresProxy } from './postgres-proxy.js';
 
 export const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
@@ -117,13 +118,8 @@ export class ServiceProcess {
   }
 
   async isReady(): Promise<boolean> {
-    try {
-      const answer = await fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(2_000) });
-      await answer.text();
-      return answer.status === 200;
-    } catch {
-      return false;
-    }
+    const answer = await ask(`${this.url}/readyz`, { timeoutMs: 2_000 }).catch(() => undefined);
+    return answer?.status === 200;
   }
 
   signal(name: NodeJS.Signals): void {
