@@ -24,8 +24,8 @@ import { TurnPlanner } from './turn-plan.js';
 import { TurnRunner } from './turn-runner.js';
 import { Wakeup } from './wakeup.js';
 
-/** How often an idle worker looks for turns that no doorbell told it of. */
-const POLL_MS = 1_000;
+/** How often an idle worker looks for turns that no doorbell told it of, at least. */
+const LONGEST_POLL_MS = 1_000;
 const DRAIN_LIMIT_MS = 8_000;
 const RENEW_RETRY_MS = 500;
 const LONGEST_HEARTBEAT_MS = 15_000;
@@ -43,6 +43,9 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
   private readonly logger = new Logger(Worker.name);
   private readonly owner = `${hostname()}:${process.pid}:${randomUUID().slice(0, 8)}`;
   private readonly runners = new Map<string, Running>();
+  private readonly pollMs: number;
+  /** What leases are taken for: shorter than configured by what it takes others to notice that one has run out. */
+  private readonly leaseSeconds: number;
   private readonly heartbeatMs: number;
   private readonly countTakeover: () => void;
   /** How many turns were taken from this worker. */
@@ -70,6 +73,8 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
       'lease_takeovers',
       'Turns that this process went on with after another one, or an earlier run of itself',
     );
+    this.pollMs = Math.min(LONGEST_POLL_MS, config.leaseSeconds * 100);
+    this.leaseSeconds = config.leaseSeconds - (2 * this.pollMs) / 1000;
     this.heartbeatMs = Math.min(LONGEST_HEARTBEAT_MS, (config.hostLostSeconds * 1000) / 5);
   }
 
@@ -136,7 +141,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
       } catch (error) {
         this.logger.warn(`Turns could not be claimed: ${String(error)}`);
       }
-      if (!more) await this.wakeup.wait(heard, POLL_MS);
+      if (!more) await this.wakeup.wait(heard, this.pollMs);
     }
   }
 
@@ -150,7 +155,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
       driver: this.driver.name,
       host: this.host.name,
       limit,
-      leaseSeconds: this.config.leaseSeconds,
+      leaseSeconds: this.leaseSeconds,
       busyWith: [...this.runners.keys()],
     });
     for (const turn of turns) this.start(turn, new Lease(until, () => this.clock.monotonic()));
@@ -179,7 +184,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
   }
 
   private async leaseLoop(): Promise<void> {
-    const { leaseSeconds } = this.config;
+    const { leaseSeconds } = this;
     const { signal } = this.stopping;
     let wait = (leaseSeconds * 1000) / 3;
     while (!signal.aborted) {
@@ -200,7 +205,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
 
   /** When a lease that is asked for now runs out. Counted from before the question: the answer may come late. */
   private leaseEnd(): number {
-    return this.clock.monotonic() + this.config.leaseSeconds * 1000;
+    return this.clock.monotonic() + this.leaseSeconds * 1000;
   }
 
   /** Tells all processes that this worker and its host are there, and whether it can make sandboxes. */
