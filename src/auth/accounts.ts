@@ -33,6 +33,9 @@ export interface IssuedToken {
   expiresAt: string | null;
 }
 
+/** The entities that {@link Accounts} needs its data source to know. */
+export const ACCOUNT_ENTITIES = [UserEntity, AccessTokenEntity];
+
 /** What an operator asked for cannot be done; the message is one line for them. */
 export class AccountError extends Error {
   override readonly name = 'AccountError';

@@ -2,17 +2,15 @@ import { Module } from '@nestjs/common';
 import { APP_GUARD } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { DataSource } from 'typeorm';
-import { Accounts } from './accounts.js';
+import { ACCOUNT_ENTITIES, Accounts } from './accounts.js';
 import { BearerGuard } from './bearer.guard.js';
-import { AccessTokenEntity } from './entities/access-token.entity.js';
-import { UserEntity } from './entities/user.entity.js';
 import { LastUse } from './last-use.js';
 import { TokenVerifier } from './token-verifier.js';
 import { TokensRepository } from './tokens.repository.js';
 
 /** Users, access tokens, and the guard in front of every route. */
 @Module({
-  imports: [TypeOrmModule.forFeature([UserEntity, AccessTokenEntity])],
+  imports: [TypeOrmModule.forFeature(ACCOUNT_ENTITIES)],
   providers: [
     TokensRepository,
     TokenVerifier,

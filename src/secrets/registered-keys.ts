@@ -14,7 +14,14 @@ const ADD = {
  * @throws Error in one line that says which key is wrong or missing.
  */
 export async function registerKeys(sql: SqlExecutor, ring: KeyRing): Promise<void> {
+  // Before the key is noted: a ring that does not fit must leave no trace that keeps others from starting.
+  await requireRegistered(sql, ring);
   await sql.query(ADD, [ring.primaryId, ring.seal(PROBE, contextOf(ring.primaryId))]);
+  // And after: somebody may have noted another one in between.
+  await requireRegistered(sql, ring);
+}
+
+async function requireRegistered(sql: SqlExecutor, ring: KeyRing): Promise<void> {
   for (const { id, probe } of await sql.query<{ id: string; probe: string }>(LIST)) {
     if (!ring.ids.includes(id)) {
       throw new Error(

@@ -17,6 +17,8 @@ export function createHttpAdapter(options: {
     exposeHeadRoutes: false,
     forceCloseConnections: true,
     requestTimeout: 60_000,
+    // Node would answer without a body; requireHost does it in the envelope.
+    http: { requireHostHeader: false },
     routerOptions: { maxParamLength: 256 },
     genReqId: () => crypto.randomUUID(),
     frameworkErrors: (error: FastifyError, _request: FastifyRequest, reply: FastifyReply) => {
@@ -30,8 +32,15 @@ export function createHttpAdapter(options: {
   });
   const fastify = adapter.getInstance();
   options.routes.observe(fastify);
+  fastify.addHook('onRequest', requireHost);
   useJsonBodies(fastify);
   return adapter;
+}
+
+/** HTTP/1.1 asks for the Host header (RFC 9112, section 3.2). */
+function requireHost(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  if (request.headers.host !== undefined || request.raw.httpVersion === '1.0') done();
+  else void reply.code(400).send({ detail: 'The Host header is missing' });
 }
 
 /** What Node's HTTP parser refuses never becomes a request; answer on the bare socket. */

@@ -85,7 +85,8 @@ export class DetailFilter implements ExceptionFilter {
 
   private notFound(request: FastifyRequest): Answer {
     const methods = this.routes.methodsFor(request.raw.url ?? request.url);
-    return methods.length === 0
+    // A path such as `/agents/` fits a pattern of ours for its method, and still was not found.
+    return methods.length === 0 || methods.includes(request.method)
       ? { status: 404, body: { detail: 'Not found' } }
       : {
           status: 405,

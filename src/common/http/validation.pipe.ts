@@ -27,6 +27,7 @@ const CODES: Record<string, string> = {
   isNotEmpty: 'string_too_short',
   maxLength: 'string_too_long',
   arrayMaxSize: 'too_long',
+  matches: 'string_pattern_mismatch',
 };
 
 /**

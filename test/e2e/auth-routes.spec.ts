@@ -1,0 +1,80 @@
+import { execFile } from 'node:child_process';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { HttpClient } from '../support/http-client.js';
+import { type Service, startService } from '../support/service.js';
+
+const NOWHERE = '00000000-0000-4000-8000-000000000000';
+const HERE = dirname(fileURLToPath(import.meta.url));
+const BUILD = pathToFileURL(join(HERE, '..', '..', 'dist')).href;
+/** A decision for each: nothing becomes open by itself. */
+const OPEN = new Set(['GET /healthz', 'GET /readyz', 'GET /openapi.json', 'GET /docs']);
+
+let service: Service;
+let routes: string[];
+beforeAll(async () => {
+  service = await startService();
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    [join(HERE, '..', 'support', 'app-routes.fixture.mjs'), BUILD],
+    {
+      env: {
+        ...process.env,
+        NODE_OPTIONS: '',
+        DATABASE_URL: service.databaseUrl,
+        DATA_DIR: service.dataDir,
+      },
+    },
+  );
+  const registered = JSON.parse(stdout) as { method: string; url: string }[];
+  routes = registered.map(({ method, url }) => `${method} ${url}`);
+});
+afterAll(() => service.stop());
+
+/** What anybody may read: the open ones, and the files that the documentation's page is made of. */
+const isOpen = (route: string) => OPEN.has(route) || route.startsWith('GET /docs/');
+
+it('knows all routes', () => {
+  for (const route of [
+    'POST /agents',
+    'GET /agents',
+    'GET /agents/:id',
+    'PUT /agents/:id',
+    'POST /agents/:id/archive',
+    'GET /agents/:id/versions',
+    'POST /environments',
+    'GET /environments',
+    'GET /environments/:id',
+    'PUT /environments/:id',
+    'POST /environments/:id/archive',
+    'DELETE /environments/:id/delete',
+    'GET /environments/:id/versions',
+    'GET /healthz',
+  ]) {
+    expect(routes).toContain(route);
+  }
+});
+
+it('guards every one that is not open', async () => {
+  const nobody = new HttpClient(service.url);
+  const guarded = routes.filter((route) => !isOpen(route));
+  expect(guarded.length).toBeGreaterThanOrEqual(13);
+  for (const route of guarded) {
+    const [method = '', url = ''] = route.split(' ');
+    const answer = await nobody.send(method, url.replaceAll(/:\w+/g, NOWHERE));
+    expect([route, answer.status, answer.body]).toEqual([
+      route,
+      401,
+      { detail: 'Missing or invalid access token' },
+    ]);
+  }
+});
+
+it('opens the open ones', async () => {
+  const nobody = new HttpClient(service.url);
+  for (const route of routes.filter((known) => OPEN.has(known))) {
+    expect([route, (await nobody.get(route.split(' ')[1] ?? '')).status]).toEqual([route, 200]);
+  }
+});
