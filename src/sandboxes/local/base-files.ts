@@ -10,6 +10,8 @@ export const HOME = '/home/agent';
 export const WORKSPACE = '/workspace';
 /** Not below a folder that a sandbox may write: mounting there would follow the agent's links. */
 export const TOOLS = '/tools';
+/** The session's own agent program, likewise. */
+export const PROGRAMS = '/programs';
 export const HOST_NAME = 'sandbox';
 
 /** The files in /etc that say who and where a sandbox is. Nothing in them comes from the host. */
@@ -73,6 +75,8 @@ export function baseEnvironment(home: string, user: string): Record<string, stri
       `${home}/.local/bin`,
       `${TOOLS}/bin`,
       '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+      // Last: what the sandbox has of its own comes before what it is given.
+      `${PROGRAMS}/bin`,
     ].join(':'),
     HOME: home,
     USER: user,

@@ -35,7 +35,13 @@ export interface Enclosure {
   layout(folder: SandboxFolder): SandboxLayout;
   /** The user that supervisors run as, `null` for the service's own. */
   supervisorUser(record: SandboxRecord): number | null;
-  enclose(folder: SandboxFolder, record: SandboxRecord, profile: SeccompProfile): Enclosed;
+  /** @param programs the folder of the programs that the sandbox is given */
+  enclose(
+    folder: SandboxFolder,
+    record: SandboxRecord,
+    profile: SeccompProfile,
+    programs: string | null,
+  ): Enclosed;
   inside(folder: SandboxFolder, record: SandboxRecord, command: readonly string[]): InsideCommand;
 }
 
@@ -65,8 +71,14 @@ export class StrictEnclosure implements Enclosure {
     return record.uid;
   }
 
-  enclose(folder: SandboxFolder, record: SandboxRecord, profile: SeccompProfile): Enclosed {
-    const { prefix, view } = entryFor(this.host, this.origin(folder), record.uid, false);
+  enclose(
+    folder: SandboxFolder,
+    record: SandboxRecord,
+    profile: SeccompProfile,
+    programs: string | null,
+  ): Enclosed {
+    const origin = this.origin(folder, programs);
+    const { prefix, view } = entryFor(this.host, origin, record.uid, false);
     return {
       prefix,
       view,
@@ -84,7 +96,7 @@ export class StrictEnclosure implements Enclosure {
   }
 
   inside(folder: SandboxFolder, record: SandboxRecord, command: readonly string[]): InsideCommand {
-    const { prefix, view } = entryFor(this.host, this.origin(folder), record.uid, true);
+    const { prefix, view } = entryFor(this.host, this.origin(folder, null), record.uid, true);
     const environment = Object.entries(baseEnvironment(HOME, 'agent')).flatMap(([name, value]) => [
       '--setenv',
       name,
@@ -126,13 +138,14 @@ export class StrictEnclosure implements Enclosure {
     return sandboxArguments({ profile, root, view, limits: this.options.limits });
   }
 
-  private origin(folder: SandboxFolder): View {
+  private origin(folder: SandboxFolder, programs: string | null): View {
     return {
       node: realpathSync(this.options.nodePath),
       app: packageRoot(),
       sandbox: folder.path,
       etc: this.etc,
       tools: this.options.toolsDir ?? null,
+      programs,
     };
   }
 
@@ -157,7 +170,12 @@ export class DegradedEnclosure implements Enclosure {
     return null;
   }
 
-  enclose(folder: SandboxFolder, record: SandboxRecord): Enclosed {
+  enclose(
+    folder: SandboxFolder,
+    record: SandboxRecord,
+    _profile: SeccompProfile,
+    programs: string | null,
+  ): Enclosed {
     const app = packageRoot();
     return {
       prefix: [],
@@ -167,9 +185,10 @@ export class DegradedEnclosure implements Enclosure {
         sandbox: folder.path,
         etc: '',
         tools: null,
+        programs: null,
       },
       stage: { kind: 'degraded', prefix: this.prefix(record), uid: record.uid },
-      environment: this.environment(folder),
+      environment: this.environment(folder, programs),
     };
   }
 
@@ -178,7 +197,7 @@ export class DegradedEnclosure implements Enclosure {
     return {
       argv: [...this.prefix(record), ...command],
       descriptors: [],
-      env: this.environment(folder),
+      env: this.environment(folder, null),
       cwd: record.uid === null ? home : '/',
     };
   }
@@ -194,11 +213,15 @@ export class DegradedEnclosure implements Enclosure {
     return [...becomeUser(setpriv, record.uid).slice(0, -1), '--bounding-set=-all', ...tied];
   }
 
-  private environment(folder: SandboxFolder): Record<string, string> {
+  private environment(folder: SandboxFolder, programs: string | null): Record<string, string> {
     const environment = baseEnvironment(folder.home, 'agent');
     const tools = this.options.toolsDir;
     const path = environment['PATH'] ?? '';
-    environment['PATH'] = tools === undefined ? path : `${join(tools, 'bin')}:${path}`;
+    environment['PATH'] = [
+      ...(tools === undefined ? [] : [join(tools, 'bin')]),
+      path,
+      ...(programs === null ? [] : [join(programs, 'bin')]),
+    ].join(':');
     return environment;
   }
 }

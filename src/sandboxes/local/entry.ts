@@ -1,9 +1,8 @@
-import { realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { existsSync } from 'node:fs';
 import { SandboxError } from '../sandbox-error.js';
 import { viewArguments, type View } from './bwrap-arguments.js';
-import { barrierTo, packageRoot, type Host } from './host.js';
+import { barrierTo, type Host } from './host.js';
 
 /** How a process of the service becomes one that has a sandbox's kernel user and sees what it needs. */
 export interface Entry {
@@ -14,19 +13,7 @@ export interface Entry {
 }
 
 /** Existing folders over which a private one may be laid; the first that is there is taken. */
-const VIEW_BASES = ['/mnt', '/media', '/srv', '/opt'];
-
-/** The service's own paths that every view starts from. */
-export function originOf(options: { nodePath: string; etc: string; tools: string | null }) {
-  const app = packageRoot();
-  return (sandbox: string): View => ({
-    node: realpathSync(options.nodePath),
-    app,
-    etc: options.etc,
-    tools: options.tools,
-    sandbox,
-  });
-}
+export const VIEW_BASES = ['/mnt', '/media', '/srv', '/opt'];
 
 /** Becomes the user, keeping no privilege: neither groups nor the way back. */
 export function becomeUser(setpriv: string, uid: number): string[] {
@@ -59,6 +46,7 @@ export function entryFor(
       sandbox: join(base, 'sandbox'),
       etc: join(base, 'etc'),
       tools: origin.tools === null ? null : join(base, 'tools'),
+      programs: origin.programs === null ? null : join(base, 'programs'),
     };
     const dying = dieWithService ? ['--die-with-parent'] : [];
     return {
@@ -66,7 +54,8 @@ export function entryFor(
       view,
     };
   }
-  for (const path of [origin.node, origin.app, origin.sandbox, origin.etc]) {
+  for (const path of [origin.node, origin.app, origin.sandbox, origin.etc, origin.programs]) {
+    if (path === null) continue;
     const barrier = barrierTo(path);
     if (barrier !== null) {
       throw new SandboxError(

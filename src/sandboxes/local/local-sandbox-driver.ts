@@ -15,6 +15,7 @@ import type {
   ScriptResult,
   SpoolEvent,
 } from '../sandbox-driver.js';
+import type { NpmProgram } from '../npm-program.js';
 import { SandboxError } from '../sandbox-error.js';
 import { writeIdentityFiles } from './base-files.js';
 import { DegradedEnclosure, StrictEnclosure, type Enclosure } from './enclosure.js';
@@ -22,12 +23,14 @@ import { inspectHost, type Host } from './host.js';
 import { isId, requireId } from './ids.js';
 import { runInside } from './inside.js';
 import { readPackageHosts } from './package-hosts.js';
+import { ensurePrograms } from './programs/ensure-programs.js';
 import { prepareLaunchFolder, startSupervisor } from './launcher.js';
 import { endLaunch, killSupervisors, sweepUser } from './launch-end.js';
 import type { LocalSandboxOptions } from './options.js';
 import { requireBuild } from './paths.js';
 import { checkDegraded, checkStrict } from './preflight.js';
 import { SandboxFolder, SandboxStore, type SandboxRecord } from './sandbox-store.js';
+import { urlInside } from './relay/gateways.js';
 import { runLaunchedScript } from './scripts.js';
 import type { SeccompProfile } from './seccomp/profiles.js';
 import { followSpool } from './spool-reader.js';
@@ -145,6 +148,18 @@ export class LocalSandboxDriver implements SandboxDriver {
     }
   }
 
+  async providePrograms(options: SandboxRef & { programs: readonly NpmProgram[] }): Promise<void> {
+    const { programs, signal } = options;
+    const record = await this.store.require(requireId(options.sandboxId));
+    if (await this.hasPrograms(options, record)) return;
+    await this.programsFolder(programs, signal);
+    await this.store.write(options.sandboxId, { ...record, programs });
+  }
+
+  gatewayUrl(url: string): string {
+    return this.options.isolation === 'strict' ? urlInside(this.options.gateways, url) : url;
+  }
+
   async launch(options: LaunchOptions): Promise<void> {
     await this.start(options, 'agent');
   }
@@ -210,7 +225,16 @@ export class LocalSandboxDriver implements SandboxDriver {
     const folder = this.launchFolder(options);
     if (folder.readStart() !== null) return;
     requireBuild();
-    const { prefix, view, stage, environment } = this.enclosure.enclose(sandbox, record, profile);
+    const programs =
+      record.programs === undefined
+        ? null
+        : await this.programsFolder(record.programs, options.signal);
+    const { prefix, view, stage, environment } = this.enclosure.enclose(
+      sandbox,
+      record,
+      profile,
+      programs,
+    );
     await prepareLaunchFolder(folder, this.enclosure.supervisorUser(record));
     const seen = new SandboxFolder(view.sandbox);
     await startSupervisor({
@@ -231,6 +255,34 @@ export class LocalSandboxDriver implements SandboxDriver {
         countedFolders: [seen.home, seen.workspace, ...(record.writableRoot ? [seen.rootfs] : [])],
         stage,
       },
+    });
+  }
+
+  /** Does the sandbox have these programs without being given them? */
+  private async hasPrograms(
+    { sandboxId, programs, signal }: SandboxRef & { programs: readonly NpmProgram[] },
+    record: SandboxRecord,
+  ): Promise<boolean> {
+    const script = 'for name; do command -v -- "$name" >/dev/null || exit 1; done';
+    const inside = this.enclosure.inside(this.store.folder(sandboxId), record, [
+      ...['/bin/bash', '--norc', '-c', script, 'bash'],
+      ...programs.map((program) => program.bin),
+    ]);
+    const { exitCode } = await runInside({ ...inside, stdin: Buffer.alloc(0), signal });
+    return exitCode === 0;
+  }
+
+  /** Where the programs are for all sandboxes; they are installed if they are not there. */
+  private programsFolder(programs: readonly NpmProgram[], signal: AbortSignal): Promise<string> {
+    const { stateDir, programsDir, nodePath, toolsDir } = this.options;
+    return ensurePrograms({
+      dir: programsDir ?? join(stateDir, '.programs'),
+      programs,
+      signal,
+      host: this.host,
+      user: this.userPool()?.probeUser ?? null,
+      nodePath: nodePath ?? process.execPath,
+      toolsDir: toolsDir ?? null,
     });
   }
 

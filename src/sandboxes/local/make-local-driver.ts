@@ -11,7 +11,7 @@ const TMP_SHARE = 4;
 /** The local driver as the service uses it. */
 export async function makeLocalDriver(
   options: Pick<LocalSandboxOptions, 'stateDir' | 'isolation' | 'gateways' | 'logger'> & {
-    /** What sandboxes share and can be made again: the root file system template, tools. */
+    /** What sandboxes share and can be made again: the root file system template, tools, programs. */
     cacheDir: string;
     limits: Pick<LocalSandboxLimits, 'memoryBytes' | 'diskBytes' | 'processes'>;
   },
@@ -25,6 +25,7 @@ export async function makeLocalDriver(
       tmpBytes: Math.ceil(limits.memoryBytes / TMP_SHARE),
       openFiles: OPEN_FILES,
     },
+    programsDir: join(cacheDir, 'programs'),
     ensureRootfs: (request) => ensureRootfs({ ...request, dir: join(cacheDir, 'rootfs') }),
   });
 }

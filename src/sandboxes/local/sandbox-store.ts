@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { chmod, chown, mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { NpmProgram } from '../npm-program.js';
 import type { NetworkPolicy } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
 import { HOST_PATH } from './host.js';
@@ -17,6 +18,8 @@ export interface SandboxRecord {
   /** Does it have a system of its own that `setup` may change? */
   writableRoot: boolean;
   network: NetworkPolicy;
+  /** Programs that it is given beside what it has itself. */
+  programs?: readonly NpmProgram[];
 }
 
 const TRASH = '.removed-';
