@@ -41,7 +41,7 @@ export const OPENCODE: NpmProgram = {
   ],
 };
 
-/** Searches files for OpenCode and Gemini CLI, which otherwise download it themselves or do without. */
+/** What OpenCode searches files and finds skills with; it would otherwise download it. */
 export const RIPGREP: NpmProgram = {
   bin: 'rg',
   package: '@vscode/ripgrep',

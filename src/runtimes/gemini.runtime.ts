@@ -6,7 +6,7 @@ import type {
   RuntimeLaunch,
   RuntimeTurn,
 } from './agent-runtime.js';
-import { GEMINI_CLI, RIPGREP } from './cli-pins.js';
+import { GEMINI_CLI } from './cli-pins.js';
 import { parseEvent, textAt } from './json-event.js';
 import { MODEL_APIS, onlyApi, withoutVersion } from './model-api.js';
 import { defined, keyFile, plainPrompt, privateJson } from './settings.js';
@@ -16,7 +16,7 @@ export class GeminiRuntime implements AgentRuntime {
   readonly provider = 'google';
   readonly aliases = ['gemini'];
   readonly modelPrefixes = MODEL_APIS.google.modelPrefixes;
-  readonly programs = [GEMINI_CLI, RIPGREP];
+  readonly programs = [GEMINI_CLI];
   readonly resolveModel = onlyApi('google');
 
   settingsFiles({ layout, access }: RuntimeTurn): SandboxFile[] {
