@@ -22,12 +22,16 @@ export async function start(env: Environment): Promise<void> {
     await migrate(database.url);
     const app = await createApp(config, database.url);
     await app.listen(config.port, config.host);
-    announce(await app.getUrl(), await app.get(Accounts).ensureFirstUser());
+    const firstToken = await app.get(Accounts).ensureFirstUser();
     onStopSignal(async () => {
       database.stopping();
-      await app.close();
-      await database.stop();
+      try {
+        await app.close();
+      } finally {
+        await database.stop();
+      }
     });
+    announce(await app.getUrl(), firstToken);
   } catch (error) {
     await database.stop();
     throw error;

@@ -81,6 +81,8 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
     const ended = new AbortController();
     try {
       await client.connect();
+      // Closed while it connected: nobody else would end this connection.
+      if (this.closing.signal.aborted) return;
       this.client = client;
       for (const channel of this.channels.keys()) await client.query(`LISTEN ${channel}`);
       connected();

@@ -32,6 +32,11 @@ export class Sql implements SqlExecutor {
   async transaction<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {
     const client = await this.pool.connect();
     let broken: Error | undefined;
+    // A connection that is lost between two statements says so by an event, and one that nobody hears ends the process.
+    const onLost = (error: Error): void => {
+      broken = error;
+    };
+    client.on('error', onLost);
     try {
       await client.query('BEGIN');
       const result = await work(executorOn(client));
@@ -43,6 +48,7 @@ export class Sql implements SqlExecutor {
       });
       throw error;
     } finally {
+      client.off('error', onLost);
       client.release(broken);
     }
   }

@@ -66,6 +66,11 @@ export class SessionFeed {
     this.wake(true);
   }
 
+  /** The log is known to reach up to this row, even if the news of it has not come in yet. */
+  expect(lastId: number): void {
+    if (this.tail && this.tail.tip < lastId) this.stale = true;
+  }
+
   /** Frames after the cursor, oldest first; none means that there is nothing after it now. */
   async read(cursor: number, pageRows: number): Promise<readonly Frame[]> {
     for (;;) {

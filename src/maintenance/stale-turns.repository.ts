@@ -3,12 +3,15 @@ import { AppConfig } from '../config/app-config.js';
 import { Sql } from '../database/sql.js';
 import { Doorbell } from '../event-log/doorbell.js';
 
-// A notice counts as activity, so that the next one comes after as long a silence again.
+// Locks by rising id, as the commit of output does. A notice counts as activity, so that the next one comes after as long a silence again.
 const NOTICE = {
   name: 'turns-stale',
   text: `
     UPDATE turns SET stale_count = stale_count + 1, active_at = clock_timestamp()
-    WHERE status = 'running' AND active_at <= now() - make_interval(secs => $1)
+    WHERE id IN (
+      SELECT id FROM turns
+      WHERE status = 'running' AND active_at <= now() - make_interval(secs => $1)
+      ORDER BY id FOR UPDATE)
     RETURNING session_id AS id`,
 };
 

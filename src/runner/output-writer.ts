@@ -147,9 +147,7 @@ export class OutputWriter {
   ): TurnLog {
     return new TurnLog(turn, (log) => {
       this.ready.add(log);
-      this.running ??= this.run().finally(() => {
-        this.running = undefined;
-      });
+      this.running ??= this.run();
     });
   }
 
@@ -184,6 +182,8 @@ export class OutputWriter {
         if (outcome.kind === 'lost') this.ready.delete(log);
       }
     }
+    // In the same step as the last look at what is ready: nothing can be queued in between and stay there.
+    this.running = undefined;
   }
 
   private async commit(commits: readonly TurnCommit[]): Promise<CommitOutcome[] | undefined> {

@@ -20,6 +20,7 @@ import type { TurnPlan, TurnPlanner } from './turn-plan.js';
 const MAX_PENDING_BYTES = 2 * 1024 * 1024;
 /** How long after the deadline the supervisor may take to act before this worker does. */
 const DEADLINE_GRACE_MS = 5_000;
+const LAUNCH_LIMIT_MS = 60_000;
 const RETRY_MS = 500;
 const TIMER_LIMIT_MS = 2 ** 31 - 1;
 
@@ -147,7 +148,9 @@ export class TurnRunner {
     await this.parts.driver.launch({
       sandboxId: this.sessionId,
       launchId: this.turn.id,
-      signal: this.stop.signal,
+      // Not the stop signal: an aborted launch is killed, but a shutdown must leave the runtime alive. What has to end
+      // it, a termination, destroys the sandbox.
+      signal: AbortSignal.timeout(LAUNCH_LIMIT_MS),
       command,
       env: { ...plan.environment?.envVars, ...env },
       stdin,

@@ -84,7 +84,13 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
   }
 
   private async run(): Promise<void> {
-    if (isSoleProcess(this.config)) await this.leases.expireAll();
+    if (isSoleProcess(this.config)) {
+      await this.leases
+        .expireAll()
+        .catch((error: unknown) =>
+          this.logger.warn(`Leases of the last run have to run out: ${String(error)}`),
+        );
+    }
     await Promise.all([this.claimLoop(), this.leaseLoop()]);
   }
 
@@ -112,6 +118,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
       host: this.host.name,
       limit,
       leaseSeconds: this.config.leaseSeconds,
+      busyWith: [...this.runners.keys()],
     });
     for (const turn of turns) this.start(turn);
     return turns.length > 0;

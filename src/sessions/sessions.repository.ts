@@ -37,11 +37,14 @@ const INSERT_TURN = {
 const LOCK_SESSION = {
   name: 'sessions-lock',
   text: `
-    SELECT s.status, s.turn_count, s.timeout, t.last_log_id, b.session_id IS NOT NULL AS sandboxed
-    FROM sessions s
+    SELECT status, timeout FROM sessions WHERE id = $1 AND user_id = $2 FOR UPDATE`,
+};
+const LAST_LOG_ID = {
+  name: 'sessions-last-log-id',
+  text: `
+    SELECT t.last_log_id FROM sessions s
     JOIN turns t ON t.session_id = s.id AND t.turn_number = s.current_turn
-    LEFT JOIN sandboxes b ON b.session_id = s.id AND b.doomed_at IS NULL
-    WHERE s.id = $1 AND s.user_id = $2 FOR UPDATE OF s`,
+    WHERE s.id = $1`,
 };
 const CLAIM_SANDBOX = {
   name: 'sandboxes-wake',
@@ -75,7 +78,7 @@ const DOOM_SANDBOX = {
 };
 const DELETE = {
   name: 'sessions-delete',
-  text: `DELETE FROM sessions WHERE id = $1 AND user_id = $2 AND status = ANY ($3) RETURNING id`,
+  text: `DELETE FROM sessions WHERE id = $1 AND status = ANY ($2) RETURNING id`,
 };
 
 export interface NewSession {
@@ -93,11 +96,7 @@ export interface NewSession {
 
 export interface LockedSession {
   status: SessionStatus;
-  turn_count: number;
   timeout: number;
-  last_log_id: number;
-  /** Is there a sandbox that has not been given up? */
-  sandboxed: boolean;
 }
 
 /** Sessions and their turns as clients act on them. Every change of state is a conditional UPDATE. */
@@ -151,8 +150,14 @@ export class SessionsRepository {
     await sql.query(INSERT_TURN, [session.id, 1, prompt, session.timeout, 0]);
   }
 
+  /**
+   * Keeps everybody else from changing the session until the end of the transaction. Reads the session alone: what a
+   * statement that waited for a lock joins with is as old as its wait.
+   */
   async lock(sql: SqlExecutor, userId: string, id: string): Promise<LockedSession | undefined> {
-    return (await sql.query<LockedSession>(LOCK_SESSION, [id, userId]))[0];
+    return (
+      await sql.query<LockedSession & Record<string, unknown>>(LOCK_SESSION, [id, userId])
+    )[0];
   }
 
   /** @returns false when the sandbox was given up in the meantime. */
@@ -164,25 +169,22 @@ export class SessionsRepository {
   async requeue(
     sql: SqlExecutor,
     id: string,
-    turn: { prompt: string; timeout: number; lastLogId: number },
+    turn: { prompt: string; timeout: number },
   ): Promise<void> {
+    const [last] = await sql.query<{ last_log_id: number }>(LAST_LOG_ID, [id]);
     const [row] = await sql.query<{ turn_count: number }>(REQUEUE, [id]);
-    if (!row) throw new Error('A locked session changed its state');
-    await sql.query(INSERT_TURN, [id, row.turn_count, turn.prompt, turn.timeout, turn.lastLogId]);
+    if (!last || !row) throw new Error('A locked session changed its state');
+    await sql.query(INSERT_TURN, [id, row.turn_count, turn.prompt, turn.timeout, last.last_log_id]);
   }
 
-  /** Ends whatever the session does; the session is locked. @returns false when its state does not allow it. */
+  /** See {@link terminateLocked}. */
   async terminate(sql: SqlExecutor, id: string): Promise<boolean> {
-    const [row] = await sql.query(TERMINATE, [id, allowedFrom('terminate')]);
-    if (!row) return false;
-    await sql.query(TERMINATE_TURN, [id]);
-    await sql.query(DOOM_SANDBOX, [id]);
-    return true;
+    return terminateLocked(sql, id);
   }
 
-  /** @returns false when there is no such session in a state that allows it. */
-  async delete(sql: SqlExecutor, userId: string, id: string): Promise<boolean> {
-    const [row] = await sql.query(DELETE, [id, userId, allowedFrom('delete')]);
+  /** Removes the session with its turns; it is locked. @returns false when its state does not allow it. */
+  async delete(sql: SqlExecutor, id: string): Promise<boolean> {
+    const [row] = await sql.query(DELETE, [id, allowedFrom('delete')]);
     if (!row) return false;
     await sql.query(DOOM_SANDBOX, [id]);
     return true;
@@ -191,4 +193,13 @@ export class SessionsRepository {
   transaction<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {
     return this.sql.transaction(work);
   }
+}
+
+/** Ends whatever a locked session does, and gives its sandbox up. @returns false when its state does not allow it. */
+export async function terminateLocked(sql: SqlExecutor, id: string): Promise<boolean> {
+  const [row] = await sql.query(TERMINATE, [id, allowedFrom('terminate')]);
+  if (!row) return false;
+  await sql.query(TERMINATE_TURN, [id]);
+  await sql.query(DOOM_SANDBOX, [id]);
+  return true;
 }

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { Inject, Injectable } from '@nestjs/common';
 import { AgentsService } from '../agents/agents.service.js';
-import { conflict, notFound, unprocessable, upstream } from '../common/errors.js';
+import { conflict, notFound, Refusal, unprocessable, upstream } from '../common/errors.js';
 import { isUuid } from '../common/uuid.js';
 import { AppConfig } from '../config/app-config.js';
+import type { SqlExecutor } from '../database/sql.js';
 import { EnvironmentsService } from '../environments/environments.service.js';
 import { Doorbell } from '../event-log/doorbell.js';
 import { EventLogRepository } from '../event-log/event-log.repository.js';
@@ -21,8 +22,8 @@ import {
 import type { Session } from './entities/session.entity.js';
 import type { Turn } from './entities/turn.entity.js';
 import { readResources } from './session-resources.js';
-import { refusalOf, SANDBOX_GONE } from './session-transitions.js';
-import { SessionsRepository } from './sessions.repository.js';
+import { refusalOf, SANDBOX_GONE, type SessionAction } from './session-transitions.js';
+import { type LockedSession, SessionsRepository } from './sessions.repository.js';
 
 const PREFLIGHT_LIMIT_MS = 10_000;
 
@@ -110,54 +111,56 @@ export class SessionsService {
     this.catalogue.accessFor(this.catalogue.runtimeOf(agent.provider), agent.model);
     if (!(await this.sandboxIsThere(id))) throw conflict(SANDBOX_GONE);
 
-    await this.repository.transaction(async (sql) => {
-      const locked = await this.repository.lock(sql, userId, id);
-      if (!locked) throw notFound('Session not found');
-      const refusedNow = refusalOf('prompt', locked.status);
-      if (refusedNow) throw refusedNow;
-      if (!locked.sandboxed) throw conflict(SANDBOX_GONE);
-      await this.repository.reserveUnderLimit(sql, userId, this.config.sessionLimit);
+    await this.change('prompt', userId, id, async (sql, { timeout }) => {
       if (!(await this.repository.wakeSandbox(sql, id))) throw conflict(SANDBOX_GONE);
+      await this.repository.reserveUnderLimit(sql, userId, this.config.sessionLimit);
       await this.repository.requeue(sql, id, {
         prompt: request.prompt,
-        timeout: request.timeout ?? locked.timeout,
-        lastLogId: locked.last_log_id,
+        timeout: request.timeout ?? timeout,
       });
-      await this.doorbell.ringChange(sql, id);
-      await this.doorbell.ringWork(sql);
     });
-    this.doorbell.changed(id);
-    this.doorbell.work();
   }
 
   /** Ends the session for good and gives its sandbox up. */
   async terminate(userId: string, id: string): Promise<void> {
-    const session = await this.get(userId, id);
-    await this.repository.transaction(async (sql) => {
-      const locked = await this.repository.lock(sql, userId, session.id);
-      if (!locked) throw notFound('Session not found');
-      const refused = refusalOf('terminate', locked.status);
-      if (refused) throw refused;
-      await this.repository.terminate(sql, id);
-      await this.doorbell.ringChange(sql, id);
-      await this.doorbell.ringWork(sql);
-    });
-    this.doorbell.changed(id);
-    this.doorbell.work();
+    await this.change('terminate', userId, id, (sql) => this.repository.terminate(sql, id));
   }
 
   /** Removes an inactive session with its turns, secrets, log and sandbox. */
   async delete(userId: string, id: string): Promise<void> {
-    const session = await this.get(userId, id);
-    await this.repository.transaction(async (sql) => {
-      if (!(await this.repository.delete(sql, userId, session.id))) {
-        const locked = await this.repository.lock(sql, userId, session.id);
-        throw (locked && refusalOf('delete', locked.status)) ?? notFound('Session not found');
-      }
-      await this.log.deleteSessionUnscoped(sql, session.id);
-      await this.doorbell.ringChange(sql, id);
-      await this.doorbell.ringWork(sql);
+    await this.change('delete', userId, id, async (sql) => {
+      await this.repository.delete(sql, id);
+      await this.log.deleteSessionUnscoped(sql, id);
     });
+  }
+
+  /** Does what the state table allows to a locked session, and tells streams and workers. @throws Refusal */
+  private async change(
+    action: SessionAction,
+    userId: string,
+    id: string,
+    work: (sql: SqlExecutor, session: LockedSession) => Promise<unknown>,
+  ): Promise<void> {
+    if (!isUuid(id)) throw notFound('Session not found');
+    try {
+      await this.repository.transaction(async (sql) => {
+        const locked = await this.repository.lock(sql, userId, id);
+        if (!locked) throw notFound('Session not found');
+        const refused = refusalOf(action, locked.status);
+        if (refused) throw refused;
+        await work(sql, locked);
+        await this.doorbell.ringChange(sql, id);
+        await this.doorbell.ringWork(sql);
+      });
+    } catch (error) {
+      // The answer to a commit that was applied may have been lost: only a refusal is sure to have changed nothing.
+      if (!(error instanceof Refusal)) this.tell(id);
+      throw error;
+    }
+    this.tell(id);
+  }
+
+  private tell(id: string): void {
     this.doorbell.changed(id);
     this.doorbell.work();
   }

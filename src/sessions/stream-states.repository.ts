@@ -17,7 +17,7 @@ const STATE = {
   name: 'streams-state',
   text: `
     SELECT s.status AS "sessionStatus", s.current_turn AS "currentTurn", t.status, t.exit_code AS "exitCode",
-      t.error, t.stale_count AS "staleCount"
+      t.error, t.stale_count AS "staleCount", t.last_log_id AS "lastId"
     FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_number = $2
     WHERE s.id = $1`,
 };
@@ -43,6 +43,8 @@ export interface StreamState {
   exitCode: number | null;
   error: string | null;
   staleCount: number;
+  /** The id of the last row that the session had up to this turn's present. */
+  lastId: number;
 }
 
 /** What streams need to know of a session besides its log. */

@@ -32,6 +32,9 @@ export interface ClaimedTurn {
   last_log_id: number;
 }
 
+/** The turn's sandbox, if there is one already, is within the reach of this worker and not given up. */
+const REACHABLE = `
+  (b.session_id IS NULL OR b.driver = $2 AND b.host IS NOT DISTINCT FROM $3 AND b.doomed_at IS NULL)`;
 const CLAIM = {
   name: 'turns-claim',
   text: `
@@ -39,15 +42,16 @@ const CLAIM = {
       SELECT t.id, t.session_id
       FROM turns t
       JOIN sessions s ON s.id = t.session_id
-      LEFT JOIN sandboxes b ON b.session_id = t.session_id
       WHERE t.id IN (
-          (SELECT id FROM turns WHERE status = 'pending' ORDER BY created_at LIMIT $4 * 4)
+          (SELECT t.id FROM turns t LEFT JOIN sandboxes b USING (session_id)
+           WHERE t.status = 'pending' AND ${REACHABLE}
+           ORDER BY t.created_at LIMIT $4 * 4)
           UNION ALL
-          (SELECT id FROM turns WHERE status = 'running' AND lease_expires_at <= now()
-           ORDER BY lease_expires_at LIMIT $4 * 4))
+          (SELECT t.id FROM turns t LEFT JOIN sandboxes b USING (session_id)
+           WHERE t.status = 'running' AND t.lease_expires_at <= now() AND ${REACHABLE}
+             AND t.id <> ALL ($6::uuid[])
+           ORDER BY t.lease_expires_at LIMIT $4 * 4))
         AND (t.status = 'pending' OR t.status = 'running' AND t.lease_expires_at <= now())
-        AND (b.session_id IS NULL OR b.driver = $2 AND b.host IS NOT DISTINCT FROM $3)
-        AND b.doomed_at IS NULL
       ORDER BY t.created_at
       LIMIT $4
       FOR UPDATE OF s, t SKIP LOCKED
@@ -71,11 +75,14 @@ const CLAIM = {
       t.fencing, t.commit_seq, t.progress, t.spool_offset, t.spool_stdout, t.spool_stderr,
       t.last_log_id`,
 };
+// Statements that lock several turns take them by rising id, as the commit of output does: no two wait for each other.
 const RENEW = {
   name: 'turns-renew',
   text: `
     UPDATE turns SET lease_expires_at = now() + make_interval(secs => $3)
-    WHERE id = ANY ($2) AND lease_owner = $1 AND status = 'running'
+    WHERE id IN (
+      SELECT id FROM turns WHERE id = ANY ($2) AND lease_owner = $1 AND status = 'running'
+      ORDER BY id FOR UPDATE)
     RETURNING id`,
 };
 const HELD = {
@@ -86,7 +93,8 @@ const RELEASE = {
   name: 'turns-release',
   text: `
     UPDATE turns SET lease_expires_at = now(), lease_owner = NULL
-    WHERE lease_owner = $1 AND status = 'running'`,
+    WHERE id IN (
+      SELECT id FROM turns WHERE lease_owner = $1 AND status = 'running' ORDER BY id FOR UPDATE)`,
 };
 
 const EXPIRE_ALL = {
@@ -104,6 +112,8 @@ export class TurnLeaseRepository {
   /**
    * Takes up to `limit` turns that are pending, or whose lease has run out, and that this worker's driver can reach,
    * oldest first. Records the intent to have a sandbox before there is one.
+   * @param options.busyWith turns that this worker is at: an outage may have let their leases run out, and they are
+   *   renewed, not claimed a second time.
    */
   async claim(options: {
     owner: string;
@@ -111,6 +121,7 @@ export class TurnLeaseRepository {
     host: string | null;
     limit: number;
     leaseSeconds: number;
+    busyWith: readonly string[];
   }): Promise<ClaimedTurn[]> {
     return this.sql.query<ClaimedTurn & Record<string, unknown>>(CLAIM, [
       options.owner,
@@ -118,6 +129,7 @@ export class TurnLeaseRepository {
       options.host,
       options.limit,
       options.leaseSeconds,
+      options.busyWith,
     ]);
   }
 

@@ -119,6 +119,7 @@ export class EventStream extends Readable implements FeedListener {
           return undefined;
         }
         this.state = state;
+        this.feed.expect(state.lastId);
       }
       const frames = await this.feed.read(this.cursor, this.sizer.rows);
       this.sizer.observe(frames);

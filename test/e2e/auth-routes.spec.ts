@@ -4,7 +4,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { HttpClient } from '../support/http-client.js';
-import { type Service, startService } from '../support/service.js';
+import { ENCRYPTION_KEYS, type Service, startService } from '../support/service.js';
 
 const NOWHERE = '00000000-0000-4000-8000-000000000000';
 const HERE = dirname(fileURLToPath(import.meta.url));
@@ -20,9 +20,12 @@ beforeAll(async () => {
     process.execPath,
     [join(HERE, '..', 'support', 'app-routes.fixture.mjs'), BUILD],
     {
+      timeout: 30_000,
       env: {
         ...process.env,
         NODE_OPTIONS: '',
+        APP_ROLE: 'api',
+        ENCRYPTION_KEYS,
         DATABASE_URL: service.databaseUrl,
         DATA_DIR: service.dataDir,
       },

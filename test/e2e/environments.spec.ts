@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { Client } from 'pg';
 import { query, type Service, startService } from '../support/service.js';
 
 const MICROSECONDS = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00$/;
@@ -403,6 +404,58 @@ describe('deleting', () => {
     });
     expect((await get(id)).status).toBe(200);
   });
+});
+
+describe('deleting while a session is being created', () => {
+  /** What the creation of a session does in its transaction. */
+  const REFERENCE = `UPDATE environments SET referenced = true
+                      WHERE id = $1 AND user_id = $2 AND archived_at IS NULL RETURNING version`;
+
+  it('waits for it and is refused', async () => {
+    const { id } = await create();
+    const session = new Client({ connectionString: service.databaseUrl });
+    await session.connect();
+    try {
+      await session.query('BEGIN');
+      expect((await session.query(REFERENCE, [id, service.userId])).rowCount).toBe(1);
+      const deletion = service.http.delete(`/environments/${id}/delete`);
+      await untilBlocked();
+      await session.query('COMMIT');
+      expect(await deletion).toMatchObject({
+        status: 409,
+        body: { detail: 'Cannot delete environment with existing sessions' },
+      });
+    } finally {
+      await session.end();
+    }
+  });
+
+  it('goes on when the session comes to nothing', async () => {
+    const { id } = await create();
+    const session = new Client({ connectionString: service.databaseUrl });
+    await session.connect();
+    try {
+      await session.query('BEGIN');
+      await session.query(REFERENCE, [id, service.userId]);
+      const deletion = service.http.delete(`/environments/${id}/delete`);
+      await untilBlocked();
+      await session.query('ROLLBACK');
+      expect((await deletion).status).toBe(200);
+      expect((await session.query(REFERENCE, [id, service.userId])).rowCount).toBe(0);
+    } finally {
+      await session.end();
+    }
+  });
+
+  async function untilBlocked(): Promise<void> {
+    const waiting = `SELECT FROM pg_stat_activity
+                      WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+    const deadline = performance.now() + 10_000;
+    while ((await query(service.databaseUrl, waiting)).length === 0) {
+      if (performance.now() > deadline) throw new Error('The deletion does not wait');
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
 });
 
 it('keeps no value of a variable readable in the database or the logs', async () => {

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
+import type { Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
@@ -12,6 +13,16 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const MAIN = join(ROOT, 'dist', 'src', 'main.js');
 const START_LIMIT_MS = 30_000;
 const STOP_LIMIT_MS = 30_000;
+/** One ring for all, so that several services can share a database. */
+export const ENCRYPTION_KEYS = `test:${Buffer.alloc(32, 'test').toString('base64')}`;
+const BASE_ENV = {
+  PORT: '0',
+  HOST: '127.0.0.1',
+  ENCRYPTION_KEYS,
+  // What Jest runs with is not for the service.
+  NODE_OPTIONS: undefined,
+  NODE_ENV: undefined,
+};
 
 export interface ServiceOptions {
   /** Added to the environment of the process; `undefined` takes a variable away. */
@@ -106,12 +117,17 @@ type Exit = Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 function run(env: Record<string, string | undefined>) {
   const child = spawn(process.execPath, ['--enable-source-maps', MAIN], {
     cwd: ROOT,
-    env: { ...process.env, NODE_OPTIONS: undefined, PORT: '0', HOST: '127.0.0.1', ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...BASE_ENV, ...env },
+    // The channel tells the service when the test run is gone, however it went: it then stops by itself.
+    stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
+  // A test that fails before it stops its service must not keep the run from ending.
+  child.unref();
+  child.channel?.unref();
   let text = '';
   for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding('utf8').on('data', (chunk: string) => {
+    (stream as Socket | null)?.unref();
+    stream?.setEncoding('utf8').on('data', (chunk: string) => {
       text += chunk;
     });
   }

@@ -63,25 +63,35 @@ const HOST_ETC = [
   'timezone',
 ] as const;
 
+const SYSTEM_AUTHORITIES = '/etc/ssl/certs/ca-certificates.crt';
+
 /** Absolute paths of those that this host has. */
 export function hostEtcEntries(): string[] {
   return HOST_ETC.map((name) => join('/etc', name)).filter((path) => existsSync(path));
 }
 
-/** The environment of everything in a strict sandbox, before the launch's own. */
-export function baseEnvironment(home: string, user: string): Record<string, string> {
+/**
+ * The environment of everything in a sandbox, before the launch's own.
+ * @param tools a folder whose `bin` comes before the system's, if there is one
+ * @param programs one whose `bin` comes last: what the sandbox has of its own goes before what it is given
+ */
+export function baseEnvironment(
+  home: string,
+  user: string,
+  tools: string | null,
+  programs: string | null,
+): Record<string, string> {
+  const system = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+  const bin = (folder: string | null): string[] => (folder === null ? [] : [`${folder}/bin`]);
+  const path = [`${home}/.local/bin`, ...bin(tools), system, ...bin(programs)];
   return {
-    PATH: [
-      `${home}/.local/bin`,
-      `${TOOLS}/bin`,
-      '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
-      // Last: what the sandbox has of its own comes before what it is given.
-      `${PROGRAMS}/bin`,
-    ].join(':'),
+    PATH: path.join(':'),
     HOME: home,
     USER: user,
     LANG: 'C.UTF-8',
     TERM: 'dumb',
+    // Node brings its own authorities; whoever adds one to the system, as companies do, means Node, too.
+    ...(existsSync(SYSTEM_AUTHORITIES) && { NODE_EXTRA_CA_CERTS: SYSTEM_AUTHORITIES }),
   };
 }
 

@@ -1,14 +1,14 @@
 import { realpathSync } from 'node:fs';
-import { join } from 'node:path';
 import type { NetworkPolicy, SandboxLayout } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
-import { baseEnvironment, HOME, hostEtcEntries, WORKSPACE } from './base-files.js';
+import { baseEnvironment, HOME, hostEtcEntries, PROGRAMS, TOOLS, WORKSPACE } from './base-files.js';
 import { nestArguments, sandboxArguments, type SystemRoot, type View } from './bwrap-arguments.js';
 import { becomeUser, entryFor } from './entry.js';
 import { packageRoot, systemFolders, type Host } from './host.js';
 import type { DegradedStage, StrictStage } from './launch-request.js';
-import type { LocalSandboxOptions } from './options.js';
+import type { Gateway, LocalSandboxOptions } from './options.js';
 import { hiddenFolders } from './paths.js';
+import { Relay } from './relay/relay.js';
 import type { SandboxFolder, SandboxRecord } from './sandbox-store.js';
 import { seccompFilter, type SeccompProfile } from './seccomp/profiles.js';
 
@@ -88,20 +88,24 @@ export class StrictEnclosure implements Enclosure {
         sandbox: this.sandbox(folder, record, profile, view),
         seccomp: seccompFilter(profile, process.arch).toString('base64'),
         node: view.node,
+        listenerArguments: relayFor(record.network, this.options.gateways).listenerArgs(),
         network: record.network,
         gateways: this.options.gateways,
       },
-      environment: baseEnvironment(HOME, profile === 'setup' ? 'root' : 'agent'),
+      environment: baseEnvironment(
+        HOME,
+        profile === 'setup' ? 'root' : 'agent',
+        this.tools(),
+        programs === null ? null : PROGRAMS,
+      ),
     };
   }
 
   inside(folder: SandboxFolder, record: SandboxRecord, command: readonly string[]): InsideCommand {
     const { prefix, view } = entryFor(this.host, this.origin(folder, null), record.uid, true);
-    const environment = Object.entries(baseEnvironment(HOME, 'agent')).flatMap(([name, value]) => [
-      '--setenv',
-      name,
-      value,
-    ]);
+    const environment = Object.entries(baseEnvironment(HOME, 'agent', this.tools(), null)).flatMap(
+      ([name, value]) => ['--setenv', name, value],
+    );
     const args = this.sandbox(folder, record, 'agent', view).concat(
       ['--clearenv', '--chdir', '/'],
       environment,
@@ -147,6 +151,10 @@ export class StrictEnclosure implements Enclosure {
       tools: this.options.toolsDir ?? null,
       programs,
     };
+  }
+
+  private tools(): string | null {
+    return this.options.toolsDir === undefined ? null : TOOLS;
   }
 
   private bwrap(): string {
@@ -214,15 +222,25 @@ export class DegradedEnclosure implements Enclosure {
   }
 
   private environment(folder: SandboxFolder, programs: string | null): Record<string, string> {
-    const environment = baseEnvironment(folder.home, 'agent');
-    const tools = this.options.toolsDir;
-    const path = environment['PATH'] ?? '';
-    environment['PATH'] = [
-      ...(tools === undefined ? [] : [join(tools, 'bin')]),
-      path,
-      ...(programs === null ? [] : [join(programs, 'bin')]),
-    ].join(':');
-    return environment;
+    return baseEnvironment(folder.home, 'agent', this.options.toolsDir ?? null, programs);
+  }
+}
+
+/**
+ * The relay that a supervisor will run; made here only to see whether it can be.
+ * @throws SandboxError `failed` for a policy that cannot be applied
+ */
+export function relayFor(policy: NetworkPolicy, gateways: readonly Gateway[]): Relay {
+  try {
+    return new Relay({ policy, gateways });
+  } catch (error) {
+    throw new SandboxError(
+      'failed',
+      `the network policy cannot be applied: ${(error as Error).message}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

@@ -2,8 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { isProcessAlive, type ProcessIdentity } from './process-identity.js';
 import type { LaunchFolder } from './launch-folder.js';
 import type { SandboxFolder } from './sandbox-store.js';
-import { killUser } from './supervisor/degraded-runtime.js';
-import { processesOfUser } from './supervisor/process-tree.js';
+import {
+  killAll,
+  killUser,
+  processesOfLaunch,
+  processesOfUser,
+} from './supervisor/process-tree.js';
 
 /** A supervisor gives its runtime 600 ms to end by itself; one that takes much longer is stuck. */
 const SUPERVISOR_MS = 1400;
@@ -57,4 +61,9 @@ export async function sweepUser(uid: number): Promise<void> {
     killUser(uid);
     await delay(POLL_MS);
   }
+}
+
+/** Ends what is left of a launch without its supervisor: only without namespaces is there anything. */
+export function sweepLaunch(folder: LaunchFolder, uid: number | null): void {
+  killAll(() => processesOfLaunch({ mark: folder.path, uid, root: null }));
 }

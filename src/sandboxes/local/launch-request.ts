@@ -1,4 +1,5 @@
 import type { NetworkPolicy } from '../sandbox-driver.js';
+import type { ProcessIdentity } from './process-identity.js';
 import type { Gateway, LocalSandboxLimits } from './options.js';
 
 /**
@@ -17,6 +18,8 @@ export interface LaunchRequest {
   /** Bytes of both streams together. */
   outputLimit: number;
   limits: LocalSandboxLimits;
+  /** The launch ends with this process; `null`: it outlives whoever started it. */
+  owner: ProcessIdentity | null;
   /** Folders whose size on disk counts against the limit. */
   countedFolders: readonly string[];
   stage: StrictStage | DegradedStage;
@@ -33,6 +36,8 @@ export interface StrictStage {
   seccomp: string;
   /** The Node that runs the relay's listeners inside the outer namespaces. */
   node: string;
+  /** What the listeners are told, so that they can start before the relay is even loaded. */
+  listenerArguments: string;
   network: NetworkPolicy;
   gateways: readonly Gateway[];
 }

@@ -18,17 +18,19 @@ import type {
 import type { NpmProgram } from '../npm-program.js';
 import { SandboxError } from '../sandbox-error.js';
 import { writeIdentityFiles } from './base-files.js';
-import { DegradedEnclosure, StrictEnclosure, type Enclosure } from './enclosure.js';
+import { DegradedEnclosure, relayFor, StrictEnclosure, type Enclosure } from './enclosure.js';
 import { inspectHost, type Host } from './host.js';
 import { isId, requireId } from './ids.js';
 import { runInside } from './inside.js';
 import { readPackageHosts } from './package-hosts.js';
-import { ensurePrograms } from './programs/ensure-programs.js';
+import { lookUp, ProgramStore } from './programs/program-store.js';
 import { prepareLaunchFolder, startSupervisor } from './launcher.js';
-import { endLaunch, killSupervisors, sweepUser } from './launch-end.js';
+import { endLaunch, killSupervisors, sweepLaunch, sweepUser } from './launch-end.js';
 import type { LocalSandboxOptions } from './options.js';
+import { copyOwnSystem } from './own-system.js';
 import { requireBuild } from './paths.js';
 import { checkDegraded, checkStrict } from './preflight.js';
+import { identifyProcess, type ProcessIdentity } from './process-identity.js';
 import { SandboxFolder, SandboxStore, type SandboxRecord } from './sandbox-store.js';
 import { urlInside } from './relay/gateways.js';
 import { runLaunchedScript } from './scripts.js';
@@ -54,6 +56,7 @@ export class LocalSandboxDriver implements SandboxDriver {
   private readonly host: Host = inspectHost();
   private readonly store: SandboxStore;
   private readonly enclosure: Enclosure;
+  private readonly programs: ProgramStore;
   private users: UserPool | null | undefined;
   private checkedAt = 0;
   private prepared: Promise<void> | undefined;
@@ -61,6 +64,7 @@ export class LocalSandboxDriver implements SandboxDriver {
   constructor(private readonly options: LocalSandboxOptions) {
     const complete = { ...options, nodePath: options.nodePath ?? process.execPath };
     this.store = new SandboxStore(options.stateDir);
+    this.programs = new ProgramStore(this.host, options, () => this.userPool()?.probeUser ?? null);
     this.enclosure =
       options.isolation === 'strict'
         ? new StrictEnclosure(this.host, complete, this.etc)
@@ -100,10 +104,20 @@ export class LocalSandboxDriver implements SandboxDriver {
       uid,
       // Its own system once made is kept, whatever is asked for later.
       writableRoot: present?.writableRoot ?? (writableRoot && this.options.isolation === 'strict'),
+      baseBytes: present?.baseBytes ?? 0,
       network,
     };
     await this.store.makeFolders(sandboxId, uid, this.enclosure.supervisorUser(record));
-    if (record.writableRoot) await this.makeRootfs(sandboxId, uid, signal);
+    if (record.writableRoot && present === null) {
+      record.baseBytes = await copyOwnSystem({
+        store: this.store,
+        sandboxId,
+        uid,
+        templates: this.options.rootfsDir ?? join(this.options.stateDir, '.rootfs'),
+        onProgress: (message) => this.options.logger?.debug(message),
+        signal,
+      });
+    }
     this.requireNotAborted(signal);
     await this.store.write(sandboxId, record);
   }
@@ -124,7 +138,8 @@ export class LocalSandboxDriver implements SandboxDriver {
     const { home, workspace } = this.enclosure.layout(folder);
     const stdin = packFiles(options.files, [home, workspace]);
     if (stdin.length === 0) return;
-    const command = ['/bin/bash', '-c', WRITE_FILES_SCRIPT, 'bash', home];
+    // Without --norc, bash takes a socket on its input for a remote shell and runs the agent's ~/.bashrc first.
+    const command = ['/bin/bash', '--norc', '-c', WRITE_FILES_SCRIPT, 'bash', home];
     const inside = this.enclosure.inside(folder, record, command);
     const result = await runInside({ ...inside, stdin, signal: options.signal });
     if (result.exitCode === 0) return;
@@ -139,7 +154,12 @@ export class LocalSandboxDriver implements SandboxDriver {
       return await runLaunchedScript({
         script: options.script,
         signal: options.signal,
-        start: (command) => this.start({ ...ref, ...command, env: options.env ?? {} }, profile),
+        start: (command) =>
+          this.start(
+            { ...ref, ...command, env: options.env ?? {} },
+            profile,
+            identifyProcess(process.pid),
+          ),
         follow: (signal) => this.follow({ ...ref, signal, offset: 0 }),
         kill: () => this.kill({ ...ref, signal: new AbortController().signal }),
       });
@@ -151,8 +171,14 @@ export class LocalSandboxDriver implements SandboxDriver {
   async providePrograms(options: SandboxRef & { programs: readonly NpmProgram[] }): Promise<void> {
     const { programs, signal } = options;
     const record = await this.store.require(requireId(options.sandboxId));
-    if (await this.hasPrograms(options, record)) return;
-    await this.programsFolder(programs, signal);
+    const inside = this.enclosure.inside(
+      this.store.folder(options.sandboxId),
+      record,
+      lookUp(programs.map((program) => program.bin)),
+    );
+    const { exitCode } = await runInside({ ...inside, stdin: Buffer.alloc(0), signal });
+    if (exitCode === 0) return;
+    await this.programs.folder(programs, signal);
     await this.store.write(options.sandboxId, { ...record, programs });
   }
 
@@ -161,7 +187,7 @@ export class LocalSandboxDriver implements SandboxDriver {
   }
 
   async launch(options: LaunchOptions): Promise<void> {
-    await this.start(options, 'agent');
+    await this.start(options, 'agent', null);
   }
 
   async *follow(
@@ -218,17 +244,20 @@ export class LocalSandboxDriver implements SandboxDriver {
     // Supervisors are nobody's children, and a follower owns its watcher and timer itself.
   }
 
-  private async start(options: LaunchOptions, profile: SeccompProfile): Promise<void> {
+  /** @param owner the process that the launch ends with, `null` for one that outlives the service */
+  private async start(
+    options: LaunchOptions,
+    profile: SeccompProfile,
+    owner: ProcessIdentity | null,
+  ): Promise<void> {
     this.requireNotAborted(options.signal);
     const record = await this.store.require(requireId(options.sandboxId));
     const sandbox = this.store.folder(options.sandboxId);
     const folder = this.launchFolder(options);
     if (folder.readStart() !== null) return;
     requireBuild();
-    const programs =
-      record.programs === undefined
-        ? null
-        : await this.programsFolder(record.programs, options.signal);
+    const { limits } = this.options;
+    const programs = await this.programs.folder(record.programs, options.signal);
     const { prefix, view, stage, environment } = this.enclosure.enclose(
       sandbox,
       record,
@@ -251,72 +280,26 @@ export class LocalSandboxDriver implements SandboxDriver {
         cwd: options.cwd ?? this.enclosure.layout(sandbox).workspace,
         deadline: options.deadline,
         outputLimit: options.outputLimit,
-        limits: this.options.limits,
+        limits: { ...limits, diskBytes: limits.diskBytes + record.baseBytes },
+        owner,
         countedFolders: [seen.home, seen.workspace, ...(record.writableRoot ? [seen.rootfs] : [])],
         stage,
       },
     });
   }
 
-  /** Does the sandbox have these programs without being given them? */
-  private async hasPrograms(
-    { sandboxId, programs, signal }: SandboxRef & { programs: readonly NpmProgram[] },
-    record: SandboxRecord,
-  ): Promise<boolean> {
-    const script = 'for name; do command -v -- "$name" >/dev/null || exit 1; done';
-    const inside = this.enclosure.inside(this.store.folder(sandboxId), record, [
-      ...['/bin/bash', '--norc', '-c', script, 'bash'],
-      ...programs.map((program) => program.bin),
-    ]);
-    const { exitCode } = await runInside({ ...inside, stdin: Buffer.alloc(0), signal });
-    return exitCode === 0;
-  }
-
-  /** Where the programs are for all sandboxes; they are installed if they are not there. */
-  private programsFolder(programs: readonly NpmProgram[], signal: AbortSignal): Promise<string> {
-    const { stateDir, programsDir, nodePath, toolsDir } = this.options;
-    return ensurePrograms({
-      dir: programsDir ?? join(stateDir, '.programs'),
-      programs,
-      signal,
-      host: this.host,
-      user: this.userPool()?.probeUser ?? null,
-      nodePath: nodePath ?? process.execPath,
-      toolsDir: toolsDir ?? null,
-    });
-  }
-
-  private async makeRootfs(
-    sandboxId: string,
-    uid: number | null,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { ensureRootfs, logger, stateDir } = this.options;
-    if (ensureRootfs === undefined) {
-      throw new SandboxError(
-        'unsupported',
-        'this service cannot install system software in sandboxes',
-      );
-    }
-    if (existsSync(this.store.folder(sandboxId).rootfs)) return;
-    const template = await ensureRootfs({
-      dir: join(stateDir, '.rootfs'),
-      signal,
-      onProgress: (message) => logger?.debug(message),
-    });
-    await this.store.copyRootfs(sandboxId, template.path, uid);
-  }
-
   /** Without namespaces nothing dies by itself with a supervisor. */
-  private async sweepDegraded({ sandboxId, launchId }: LaunchRef): Promise<void> {
+  private async sweepDegraded({
+    sandboxId,
+    launchId,
+  }: Pick<LaunchRef, 'sandboxId' | 'launchId'>): Promise<void> {
     if (this.options.isolation === 'strict') return;
     const record = await this.store.read(sandboxId);
-    const { killMarked, killUser, MARK } = await import('./supervisor/degraded-runtime.js');
-    if (record?.uid != null) killUser(record.uid);
-    else killMarked(-1, `${MARK}=${this.store.folder(sandboxId).launch(launchId).path}`);
+    if (record === null) return;
+    sweepLaunch(this.launchFolder({ sandboxId, launchId }), record.uid);
   }
 
-  private launchFolder({ sandboxId, launchId }: LaunchRef) {
+  private launchFolder({ sandboxId, launchId }: Pick<LaunchRef, 'sandboxId' | 'launchId'>) {
     return this.store.folder(requireId(sandboxId)).launch(requireId(launchId));
   }
 
@@ -346,7 +329,11 @@ export class LocalSandboxDriver implements SandboxDriver {
   }
 
   private requireSupported(network: NetworkPolicy): void {
-    if (this.options.isolation === 'strict' || network.mode === 'unrestricted') return;
+    if (this.options.isolation === 'strict') {
+      relayFor(network, this.options.gateways);
+      return;
+    }
+    if (network.mode === 'unrestricted') return;
     throw new SandboxError(
       'unsupported',
       'limited networking needs SANDBOX_ISOLATION=strict: without namespaces nothing would enforce it',

@@ -1,7 +1,6 @@
 import { join } from 'node:path';
 import { LocalSandboxDriver } from './local-sandbox-driver.js';
 import type { LocalSandboxLimits, LocalSandboxOptions, SandboxLogger } from './options.js';
-import { ensureRootfs } from './rootfs/ensure-rootfs.js';
 import { ensureTools } from './tools/ensure-tools.js';
 
 /** Per-process bounds that are not worth configuring. */
@@ -26,7 +25,7 @@ export async function makeLocalDriver(
       openFiles: OPEN_FILES,
     },
     programsDir: join(cacheDir, 'programs'),
-    ensureRootfs: (request) => ensureRootfs({ ...request, dir: join(cacheDir, 'rootfs') }),
+    rootfsDir: join(cacheDir, 'rootfs'),
   });
 }
 

@@ -18,12 +18,6 @@ export interface SandboxLogger {
   debug(message: string): void;
 }
 
-/** A ready folder tree to install software into, see {@link LocalSandboxOptions.ensureRootfs}. */
-export interface RootfsTemplate {
-  /** Absolute path of a root file system. */
-  path: string;
-}
-
 /** An address that sandboxes may reach although it is private, such as a gateway to a model API. */
 export interface Gateway {
   host: string;
@@ -44,10 +38,6 @@ export interface LocalSandboxOptions {
   toolsDir?: string;
   /** Where programs for sandboxes are kept once they are installed. Default: with the sandboxes. */
   programsDir?: string;
-  /** Makes or finds the template for sandboxes that install system software. Without it, those are `unsupported`. */
-  ensureRootfs?: (options: {
-    dir: string;
-    signal: AbortSignal;
-    onProgress?: (message: string) => void;
-  }) => Promise<RootfsTemplate>;
+  /** Where the template for sandboxes that install system software is kept. Default: `.rootfs` in `stateDir`. */
+  rootfsDir?: string;
 }

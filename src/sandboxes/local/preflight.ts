@@ -19,7 +19,7 @@ const INSTALL_COMMANDS: readonly [manager: string, command: string][] = [
 ];
 
 /** The command that installs a package on this host. */
-export function installCommand(packageName: string, root: boolean): string {
+function installCommand(packageName: string, root: boolean): string {
   const [, command] = INSTALL_COMMANDS.find(([manager]) => findProgram(manager) !== null) ?? [
     '',
     'install the package',
@@ -87,7 +87,13 @@ export async function checkStrict(options: {
     await mkdir(path, { recursive: true, mode: 0o711 });
     if (user !== null) await chown(path, user, user);
   }
-  const record = { version: 1, uid: user, writableRoot: false, network: NO_NETWORK } as const;
+  const record = {
+    version: 1,
+    uid: user,
+    writableRoot: false,
+    baseBytes: 0,
+    network: NO_NETWORK,
+  } as const;
   const command = enclosure.inside(folder, record, ['/bin/sh', '-c', 'exit 0']);
   const { exitCode, output } = await runInside({ ...command, stdin: Buffer.alloc(0), signal });
   if (exitCode === 0) return;

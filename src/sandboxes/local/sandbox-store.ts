@@ -1,11 +1,21 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { chmod, chown, mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import {
+  appendFile,
+  chmod,
+  chown,
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
 import type { NpmProgram } from '../npm-program.js';
 import type { NetworkPolicy } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
+import { IDENTITY_FILES } from './base-files.js';
 import { HOST_PATH } from './host.js';
 import { isId } from './ids.js';
 import { LaunchFolder } from './launch-folder.js';
@@ -17,6 +27,8 @@ export interface SandboxRecord {
   uid: number | null;
   /** Does it have a system of its own that `setup` may change? */
   writableRoot: boolean;
+  /** Bytes on disk that it came with, which do not count against its limit. */
+  baseBytes: number;
   network: NetworkPolicy;
   /** Programs that it is given beside what it has itself. */
   programs?: readonly NpmProgram[];
@@ -31,6 +43,17 @@ function run(program: string, args: readonly string[]): Promise<boolean> {
       .once('error', () => resolve(false))
       .once('exit', (code) => resolve(code === 0));
   });
+}
+
+/** The agent's user and group, in a system that nobody has run anything in yet. */
+async function addAgent(rootfs: string): Promise<boolean> {
+  const names = ['passwd', 'group'] as const;
+  for (const name of names) {
+    const line = (IDENTITY_FILES[name] ?? '').split('\n').find((each) => each.startsWith('agent:'));
+    await appendFile(join(rootfs, 'etc', name), `${line}\n`);
+  }
+  await writeFile(join(rootfs, 'etc/hosts'), IDENTITY_FILES['hosts'] ?? '');
+  return true;
 }
 
 /** One sandbox's folder. */
@@ -68,7 +91,9 @@ export class SandboxStore {
   }
 
   async prepare(): Promise<void> {
-    await mkdir(this.stateDir, { recursive: true, mode: 0o711 });
+    await mkdir(this.stateDir, { recursive: true });
+    // The users of sandboxes pass it, and see nothing of it.
+    await chmod(this.stateDir, 0o711);
   }
 
   async read(sandboxId: string): Promise<SandboxRecord | null> {
@@ -107,11 +132,13 @@ export class SandboxStore {
   ): Promise<void> {
     const folder = this.folder(sandboxId);
     await mkdir(folder.path, { recursive: true });
+    // The sandbox's user passes, by its group, but owns nothing here; nobody else does, whatever the agent opens below.
+    if (owner !== null) await chown(folder.path, process.geteuid?.() ?? 0, owner);
     // By hand: the umask has its say in mkdir.
-    await chmod(folder.path, 0o711);
+    await chmod(folder.path, owner === null ? 0o700 : 0o710);
     for (const [path, mode, user] of [
       [folder.home, 0o700, owner],
-      [folder.workspace, owner === null ? 0o700 : 0o700, owner],
+      [folder.workspace, 0o700, owner],
       [folder.launches, 0o700, spoolOwner],
     ] as const) {
       // An existing one may by now belong to an agent: leave it as it is.
@@ -131,6 +158,7 @@ export class SandboxStore {
     const draft = `${rootfs}.${randomBytes(6).toString('hex')}`;
     const copied =
       (await run('cp', ['-a', '--reflink=auto', '--', template, draft])) &&
+      (await addAgent(draft)) &&
       (owner === null || (await run('chown', ['-R', '-h', `${owner}:${owner}`, '--', draft])));
     if (!copied) {
       await run('rm', ['-rf', '--', draft]);

@@ -104,7 +104,9 @@ class FrameSource {
   }
 
   async close(): Promise<void> {
-    await this.handle?.close();
+    const { handle } = this;
+    this.handle = null;
+    await handle?.close();
   }
 }
 
@@ -146,6 +148,9 @@ export async function* followSpool(
         }
       }
       if (end !== null) {
+        // Before the last event: who has it has no reason to come back, and nothing may stay open then.
+        doorbell.close();
+        await source.close();
         yield end;
         return;
       }

@@ -30,7 +30,7 @@ export function firstUserOf(stateDir: string): number {
   if (isMapped(withinContainer, USERS)) return withinContainer;
   throw new SandboxError(
     'unavailable',
-    'root has no spare user ids here for sandboxes (see /proc/self/uid_map); run the service as an ordinary user instead',
+    'root has no spare user ids here for sandboxes (see /proc/self/uid_map): run the service as an ordinary user',
   );
 }
 

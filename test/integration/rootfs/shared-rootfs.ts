@@ -5,7 +5,7 @@ import { ensureRootfs } from '../../../src/sandboxes/local/rootfs/ensure-rootfs.
 export const ROOTFS_TIMEOUT_MS = 300_000;
 
 /** Per user, as a template belongs to the user who made it. Outlives the run: every suite and every run shares it. */
-const SHARED_ROOTFS_DIR = join(
+export const SHARED_ROOTFS_DIR = join(
   process.cwd(),
   'node_modules/.cache/agent-session-service',
   `rootfs-${String(process.geteuid?.() ?? 0)}`,

@@ -1,11 +1,11 @@
 import { endpointKey, gatewayListeners, routeGateways } from './gateways.js';
-import { hostMatches, normalizeHostName, parseHostPattern } from './host-pattern.js';
+import { hostMatches, normalizeHostName, parseHostPattern } from '../../../common/host-pattern.js';
 import { COMMON_LISTENERS } from './listener-plan.js';
 import { SyntheticAddresses } from './synthetic-addresses.js';
 import type { NetworkPolicy } from '../../sandbox-driver.js';
 import type { NameVerdict } from './dns-responder.js';
 import type { Gateway, GatewayRoute } from './gateways.js';
-import type { HostPattern } from './host-pattern.js';
+import type { HostPattern } from '../../../common/host-pattern.js';
 import type { ListenerSpec } from './listener-plan.js';
 
 /** Where a connection may go. */

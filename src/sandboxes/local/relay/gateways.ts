@@ -1,5 +1,5 @@
 import { isIP, isIPv4 } from 'node:net';
-import { normalizeHostName } from './host-pattern.js';
+import { normalizeHostName } from '../../../common/host-pattern.js';
 import { SERVED_PORTS } from './listener-plan.js';
 import type { ListenerSpec } from './listener-plan.js';
 

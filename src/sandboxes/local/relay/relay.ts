@@ -5,7 +5,7 @@ import { Destinations } from './destinations.js';
 import { DialError, dialDestination, dialFromHost, resolveOnHost } from './dialing.js';
 import { answerQuery } from './dns-responder.js';
 import { serveDnsOverTcp, serveDnsOverUdp } from './dns-server.js';
-import { normalizeHostName } from './host-pattern.js';
+import { normalizeHostName } from '../../../common/host-pattern.js';
 import { readRequestHost } from './http-head.js';
 import { peekHost } from './peek.js';
 import { RefusalLog } from './refusal-log.js';

@@ -9,7 +9,7 @@ export type Architecture = 'x64' | 'arm64';
 export type Action = { errno: number } | 'allow' | 'kill';
 
 /** One comparison on the low 32 bits of an argument. */
-export interface ArgumentTest {
+interface ArgumentTest {
   index: number;
   /** `equals`: one of the values. `anyBit`: any of these bits is set. */
   equals?: readonly number[];

@@ -5,6 +5,7 @@
 import {
   closeSync,
   constants,
+  fchownSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -15,7 +16,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LaunchFolder, type ExitRecord } from '../launch-folder.js';
 import type { LaunchAnswer, LaunchRequest } from '../launch-request.js';
-import { identifyProcess } from '../process-identity.js';
+import { identifyProcess, isProcessAlive } from '../process-identity.js';
 import type { SpoolStream } from '../spool-format.js';
 import { DiskWatch } from './disk-watch.js';
 import { exceedsMemory } from './memory-watch.js';
@@ -28,12 +29,15 @@ const GRACE_MS = 600;
 const WATCH_INTERVAL_MS = 250;
 /** Once nothing of the runtime is left, its pipes end at once; this only bounds the unforeseen. */
 const DRAIN_MS = 3000;
-const MAX_TIMER_MS = 2 ** 31 - 1;
 const O_CLOEXEC = 0o2000000;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 type EndReason = Exclude<ExitRecord['reason'], 'exited'>;
 
-/** Closes what whoever started the service left open across exec: the runtime would inherit it. */
+/**
+ * Closes what whoever started the service left open across exec: the runtime would inherit it. Node itself does that
+ * only up to the first gap in the numbers.
+ */
 function closeInheritedDescriptors(): void {
   for (const fd of readdirSync('/proc/self/fd').map(Number)) {
     if (fd <= 2) continue;
@@ -90,6 +94,12 @@ async function supervise(request: LaunchRequest): Promise<void> {
     new OutputPipe(request.folder, 'stderr'),
   ] as const;
   const stdin = openStdin(request.folder, request.stdin);
+  if (request.stage.kind === 'degraded' && request.stage.uid !== null) {
+    // The runtime may reopen its own descriptors by name, which asks for the rights of its user, not of this one.
+    for (const fd of [stdin, pipes[0].writeEnd, pipes[1].writeEnd]) {
+      fchownSync(fd, request.stage.uid, request.stage.uid);
+    }
+  }
   const runtime = await startRuntime(request, [stdin, pipes[0].writeEnd, pipes[1].writeEnd]);
   closeSync(stdin);
   for (const pipe of pipes) pipe.releaseWriteEnd();
@@ -140,6 +150,7 @@ async function supervise(request: LaunchRequest): Promise<void> {
   const watch = setInterval(() => {
     const remaining = request.deadline - Date.now();
     if (remaining <= 0) end('deadline');
+    if (request.owner !== null && !isProcessAlive(request.owner)) end('killed');
     if (exceedsMemory(runtime.pids(), request.limits.memoryBytes)) end('memory_limit');
     disk.exceeded().then(
       (exceeded) => exceeded && end('disk_limit'),

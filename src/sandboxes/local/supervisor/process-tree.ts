@@ -1,9 +1,6 @@
+import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-
-/** The processes of one launch, as far as this supervisor can see them. */
-export interface ProcessTree {
-  pids(): number[];
-}
+import { HOST_PATH } from '../host.js';
 
 function childrenOf(pid: number): number[] {
   try {
@@ -20,7 +17,7 @@ function childrenOf(pid: number): number[] {
 
 /** A process and all its descendants. Complete for the init of a pid namespace: orphans stay below it. */
 export function descendants(root: number): number[] {
-  const found = [root];
+  const found = root > 1 ? [root] : [];
   for (let i = 0; i < found.length; i += 1) found.push(...childrenOf(found[i] ?? 0));
   return found;
 }
@@ -44,27 +41,72 @@ export function processesOfUser(uid: number): number[] {
   });
 }
 
-/**
- * Descendants of a process, its process group's members and whatever else carries the launch's mark in its
- * environment. The best there is without namespaces and users: a process that wipes its environment and detaches itself
- * is missed.
- */
-export function markedProcesses(root: number, mark: string): number[] {
-  const found = new Set(descendants(root));
-  for (const pid of allPids()) {
-    try {
-      if (readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0').includes(mark)) found.add(pid);
-    } catch {
-      // Another user's, or gone.
-    }
+/** The value of a variable in a process's first environment, or `null`. */
+function variableOf(pid: number, name: string): string | null {
+  try {
+    const entries = readFileSync(`/proc/${pid}/environ`, 'latin1').split('\0');
+    return entries.find((entry) => entry.startsWith(`${name}=`))?.slice(name.length + 1) ?? null;
+  } catch {
+    return null;
   }
+}
+
+/** The variable by which the processes of a launch are found again where there are no namespaces. */
+export const MARK = 'SANDBOX_LAUNCH';
+
+/**
+ * The processes of a launch that runs without namespaces. With a kernel user of its own: all of that user, except those
+ * marked for another launch. Without: the descendants of `root`, and whatever carries the mark; a process that wipes its
+ * environment and detaches itself is missed.
+ */
+export function processesOfLaunch(launch: {
+  mark: string;
+  uid: number | null;
+  root: number | null;
+}): number[] {
+  const { mark, uid, root } = launch;
+  if (uid !== null) {
+    return processesOfUser(uid).filter((pid) => [mark, null].includes(variableOf(pid, MARK)));
+  }
+  const found = new Set(root === null ? [] : descendants(root));
+  for (const pid of allPids()) if (variableOf(pid, MARK) === mark) found.add(pid);
   found.delete(process.pid);
   return [...found];
 }
 
-/** Sends a signal to each; those that are gone are fine. */
+/** Ends whatever `list` finds: stops it first, so that nothing forks between being listed and being killed. */
+export function killAll(list: () => number[]): void {
+  const known = new Set<number>();
+  for (let round = 0; round < 50; round += 1) {
+    const fresh = list().filter((pid) => !known.has(pid));
+    if (fresh.length === 0) break;
+    signalAll(fresh, 'SIGSTOP');
+    for (const pid of fresh) known.add(pid);
+  }
+  signalAll([...known], 'SIGKILL');
+}
+
+/** Ends every process of a sandbox's kernel user in one system call, so that no fork escapes. */
+export function killUser(uid: number): void {
+  // This ends all that the user runs, so it must be a sandbox's: never root, never the service's own.
+  if (!Number.isSafeInteger(uid) || uid < 1000 || uid === process.getuid?.()) {
+    throw new Error(`not the kernel user of a sandbox: ${uid}`);
+  }
+  const id = String(uid);
+  spawnSync(
+    'setpriv',
+    ['--reuid', id, '--regid', id, '--clear-groups', 'sh', '-c', 'kill -KILL -1'],
+    { env: { PATH: HOST_PATH } },
+  );
+}
+
+/**
+ * Sends a signal to each; those that are gone are fine. Numbers that are not a process (0 and below mean whole groups to
+ * the kernel, -1 everything on the machine), init and this process itself are never signalled.
+ */
 export function signalAll(pids: readonly number[], signal: NodeJS.Signals): void {
   for (const pid of pids) {
+    if (!Number.isSafeInteger(pid) || pid <= 1 || pid === process.pid) continue;
     try {
       process.kill(pid, signal);
     } catch {

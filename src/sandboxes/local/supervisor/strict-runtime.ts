@@ -3,7 +3,6 @@ import { constants } from 'node:os';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { childPipe, feedChild } from '../child-pipes.js';
-import { Relay } from '../relay/relay.js';
 import type { LaunchRequest, StrictStage } from '../launch-request.js';
 import { limitsScript, RUNNING_FD } from './limits-script.js';
 import { descendants, signalAll } from './process-tree.js';
@@ -43,7 +42,6 @@ export function startStrict(
   stage: StrictStage,
   stdio: RuntimeStdio,
 ): RuntimeProcess {
-  const relay = new Relay({ policy: stage.network, gateways: stage.gateways });
   const [program, ...nest] = stage.nest;
   const child = spawn(
     program,
@@ -56,7 +54,7 @@ export function startStrict(
       'sh',
       stage.node,
       LISTENERS,
-      relay.listenerArgs(),
+      stage.listenerArguments,
       program,
       limitsScript(request.limits, true),
       ...request.command,
@@ -75,7 +73,7 @@ export function startStrict(
   const exited = exitCodeOf(child);
   return {
     started: Promise.all([
-      relay.adopt(child).then(() => feedChild(child, GATE_FD, '.')),
+      serveNetwork(child, stage).then(() => feedChild(child, GATE_FD, '.')),
       announcement(child, exited),
     ]).then(() => undefined),
     exited,
@@ -91,6 +89,22 @@ export function startStrict(
       child.kill('SIGKILL');
     },
   };
+}
+
+/**
+ * Serves the sandbox's network for as long as this process lives. The relay is loaded while the namespaces are made and
+ * the listeners start, which take longer; should they be faster, what they send is kept for it.
+ */
+async function serveNetwork(child: ChildProcess, stage: StrictStage): Promise<void> {
+  const early: [message: unknown, handle: unknown][] = [];
+  const keep = (message: unknown, handle: unknown): void => void early.push([message, handle]);
+  child.on('message', keep);
+  const { Relay } = await import('../relay/relay.js');
+  const relay = new Relay({ policy: stage.network, gateways: stage.gateways });
+  child.off('message', keep);
+  const adopted = relay.adopt(child);
+  for (const [message, handle] of early) child.emit('message', message, handle);
+  await adopted;
 }
 
 export function exitCodeOf(child: ChildProcess): Promise<number> {

@@ -1,0 +1,69 @@
+import { chown, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
+import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
+import type { DriverUnderTest } from '../../contracts/sandbox-driver.contract.js';
+import { DriverProcess } from './driver-in-process.js';
+
+const MiB = 1024 * 1024;
+
+/** Small limits, so that what runs into them does so at once. */
+export const TEST_LIMITS = {
+  processes: 100,
+  memoryBytes: 1024 * MiB,
+  diskBytes: 256 * MiB,
+  tmpBytes: 16 * MiB,
+  openFiles: 256,
+};
+
+export const isRoot = process.getuid?.() === 0;
+
+/** Some ordinary user, who need not have an account. */
+export const ORDINARY_USER = 1_990_000_001;
+
+export async function newOptions(
+  isolation: LocalSandboxOptions['isolation'],
+  owner: number | null = null,
+): Promise<LocalSandboxOptions> {
+  const stateDir = await mkdtemp(join(tmpdir(), 'sandboxes-'));
+  if (owner !== null) await chown(stateDir, owner, owner);
+  return { stateDir, isolation, limits: TEST_LIMITS, gateways: [] };
+}
+
+/** The driver inside the test's own process. */
+export async function installHere(
+  isolation: LocalSandboxOptions['isolation'],
+): Promise<DriverUnderTest> {
+  const options = await newOptions(isolation);
+  return {
+    driver: new LocalSandboxDriver(options),
+    isolated: isolation === 'strict' || isRoot,
+    again: () => Promise.resolve(new LocalSandboxDriver(options)),
+    dispose: () => rm(options.stateDir, { recursive: true }),
+  };
+}
+
+/** The driver in a process of an ordinary user, while the test runs as root. */
+export async function installAsOrdinaryUser(
+  isolation: LocalSandboxOptions['isolation'],
+): Promise<DriverUnderTest> {
+  const options = await newOptions(isolation, ORDINARY_USER);
+  const processes: DriverProcess[] = [];
+  const start = async () => {
+    const process_ = await DriverProcess.start(options, ORDINARY_USER);
+    processes.push(process_);
+    return process_.driver;
+  };
+  const first = await start();
+  let second: ReturnType<typeof start> | undefined;
+  return {
+    driver: first,
+    isolated: isolation === 'strict',
+    again: () => (second ??= start()),
+    dispose: async () => {
+      await Promise.all(processes.map((each) => each.stop()));
+      await rm(options.stateDir, { recursive: true });
+    },
+  };
+}

@@ -1,0 +1,51 @@
+import { execFile } from 'node:child_process';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ENCRYPTION_KEYS } from './service.js';
+
+const MAIN = join(
+  dirname(fileURLToPath(import.meta.url)),
+  '..',
+  '..',
+  'dist',
+  'src',
+  'cli',
+  'main.js',
+);
+const LIMIT_MS = 30_000;
+
+export interface CliResult {
+  code: number;
+  stdout: string;
+  stderr: string;
+  /** What it printed with `--json`. */
+  json: Record<string, unknown>;
+}
+
+/** Runs an operator's command as a process of its own. */
+export async function runCli(
+  args: readonly string[],
+  env: Record<string, string | undefined>,
+): Promise<CliResult> {
+  return new Promise((resolve) => {
+    execFile(
+      process.execPath,
+      [MAIN, ...args],
+      {
+        timeout: LIMIT_MS,
+        env: {
+          ...process.env,
+          NODE_OPTIONS: undefined,
+          NODE_ENV: undefined,
+          ENCRYPTION_KEYS,
+          ...env,
+        },
+      },
+      (error, stdout, stderr) => {
+        const code = error === null ? 0 : typeof error.code === 'number' ? error.code : -1;
+        const json = args.includes('--json') && code === 0 ? JSON.parse(stdout) : {};
+        resolve({ code, stdout, stderr, json: json as Record<string, unknown> });
+      },
+    );
+  });
+}
