@@ -80,8 +80,11 @@ export class OpenCodeRuntime implements AgentRuntime {
           verdict: 'failed',
           reason: textAt(event, 'error', 'data', 'message') ?? textAt(event, 'error', 'name'),
         };
+      case 'text':
+        return { verdict: 'done' };
       case 'step_finish':
-        return textAt(event, 'part', 'reason') === 'stop' ? { verdict: 'done' } : {};
+        // After calls of tools the model has its say again.
+        return textAt(event, 'part', 'reason') === 'tool-calls' ? {} : { verdict: 'done' };
       default:
         return undefined;
     }

@@ -27,6 +27,7 @@ import { lookUp, ProgramStore } from './programs/program-store.js';
 import { prepareLaunchFolder, startSupervisor } from './launcher.js';
 import { endLaunch, killSupervisors, sweepLaunch, sweepUser } from './launch-end.js';
 import type { LocalSandboxOptions } from './options.js';
+import { readRefusals } from './refusals.js';
 import { copyOwnSystem } from './own-system.js';
 import { requireBuild } from './paths.js';
 import { checkDegraded, checkStrict } from './preflight.js';
@@ -212,6 +213,9 @@ export class LocalSandboxDriver implements SandboxDriver {
 
   async discardSpool(options: LaunchRef): Promise<void> {
     const folder = this.launchFolder(options);
+    for (const refusal of readRefusals(folder)) {
+      this.options.logger?.debug(`Sandbox ${options.sandboxId} was refused ${refusal}`);
+    }
     await Promise.all(
       ['spool', 'log', 'stdout', 'stderr'].map((name) =>
         rm(join(folder.path, name), { force: true }),

@@ -66,7 +66,13 @@ export function stream(reply: Reply, model: string): [event: string, data: unkno
           arguments: JSON.stringify(reply.input),
           status: 'completed',
         };
-  const response = { id, object: 'response', model, status: 'in_progress', output: [] as unknown[] };
+  const response = {
+    id,
+    object: 'response',
+    model,
+    status: 'in_progress',
+    output: [] as unknown[],
+  };
   const delta = {
     type: 'response.output_text.delta',
     item_id: 'msg_1',
@@ -74,7 +80,11 @@ export function stream(reply: Reply, model: string): [event: string, data: unkno
     content_index: 0,
     delta: reply.kind === 'text' ? reply.text : '',
   };
-  const added = { ...item, status: 'in_progress', ...(reply.kind === 'text' ? { content: [] } : {}) };
+  const added = {
+    ...item,
+    status: 'in_progress',
+    ...(reply.kind === 'text' ? { content: [] } : {}),
+  };
   const usage = {
     input_tokens: 10,
     output_tokens: 5,

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { OtherRoutes } from '../model-endpoint/model-endpoint.js';
-import { answerMcp } from '../mcp-server.mjs';
+import { answerMcp } from '../mcp-server.js';
 
 export const STDIO_SECRET = 'stdio-secret-0123456789';
 export const HTTP_SECRET = 'http-secret-0123456789-0123456789';
 
-const SOURCE = readFileSync(new URL('../mcp-server.mjs', import.meta.url), 'utf8');
+const SOURCE = readFileSync(new URL('../mcp-server.ts', import.meta.url), 'utf8');
 
 /** A tool server that a sandbox starts as a process; everything that it takes is in its arguments. */
 export function stdioServer(name: string): Record<string, unknown> {
@@ -14,7 +14,12 @@ export function stdioServer(name: string): Record<string, unknown> {
     type: 'stdio',
     name,
     command: 'node',
-    args: ['--input-type=module', '-e', `${SOURCE}\nserveStdio();`],
+    args: [
+      '--input-type=module-typescript',
+      '--disable-warning=ExperimentalWarning',
+      '-e',
+      `${SOURCE}\nserveStdio();`,
+    ],
     env: { ECHO_SECRET: STDIO_SECRET },
   };
 }
@@ -52,7 +57,7 @@ async function serve(request: IncomingMessage, response: ServerResponse): Promis
   }
   let text = '';
   for await (const chunk of request.setEncoding('utf8')) text += String(chunk);
-  const answer = answerMcp(JSON.parse(text) as Record<string, unknown>, HTTP_SECRET);
+  const answer = answerMcp(JSON.parse(text) as Parameters<typeof answerMcp>[0], HTTP_SECRET);
   response.writeHead(answer ? 200 : 202, { 'content-type': 'application/json' });
   response.end(answer ? JSON.stringify(answer) : undefined);
 }

@@ -1,8 +1,15 @@
 /**
- * A small MCP server for tests, over stdio as a program of its own, over http on the model endpoint. Its one tool `echo` says what it
- * was told together with the secret that it was started with, so that a test sees that the secret arrived.
+ * A small MCP server for tests: over stdio as a program of its own, over http on the model endpoint. Its one tool `echo`
+ * says what it was told and how long the secret is that it was started with, so that a test sees that it arrived.
+ * This file is also run as it is, without its imports' neighbours: it imports nothing of ours.
  */
 import { createInterface } from 'node:readline';
+
+interface Message {
+  id?: number | string;
+  method: string;
+  params: { protocolVersion?: string; arguments?: { text?: string } };
+}
 
 const TOOL = {
   name: 'echo',
@@ -10,10 +17,10 @@ const TOOL = {
   inputSchema: { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] },
 };
 
-/** @returns {object | undefined} the answer to a JSON-RPC message; none for a notification */
-export function answerMcp({ id, method, params }, secret) {
+/** @returns the answer to a JSON-RPC message; none for a notification */
+export function answerMcp({ id, method, params }: Message, secret: string | undefined): unknown {
   if (id === undefined) return undefined;
-  const answer = (result) => ({ jsonrpc: '2.0', id, result });
+  const answer = (result: unknown) => ({ jsonrpc: '2.0', id, result });
   switch (method) {
     case 'initialize':
       return answer({
@@ -36,9 +43,9 @@ export function answerMcp({ id, method, params }, secret) {
 }
 
 /** Serves standard input and output; the secret is in the environment. */
-export function serveStdio() {
+export function serveStdio(): void {
   createInterface({ input: process.stdin }).on('line', (line) => {
-    const reply = answerMcp(JSON.parse(line), process.env.ECHO_SECRET);
-    if (reply) process.stdout.write(`${JSON.stringify(reply)}\n`);
+    const reply = answerMcp(JSON.parse(line) as Message, process.env.ECHO_SECRET);
+    if (reply !== undefined) process.stdout.write(`${JSON.stringify(reply)}\n`);
   });
 }
