@@ -31,7 +31,7 @@ const SKILLS = ['skill', 'activate_skill'];
 
 /**
  * The model: it does what the last prompt says, one directive after the other, and then reports what it was sent.
- * `%%shell COMMAND%%` calls the program's own shell tool, `%%mcp NAME JSON%%` a tool whose name ends with NAME,
+ * `%%shell COMMAND%%` calls the program's own shell tool, `%%mcp SERVER TOOL JSON%%` a tool of a server's,
  * `%%skill NAME%%` the skill tool where there is one, `%%fault KIND%%` breaks the answer.
  */
 export function replyTo({ messages, tools }: Conversation): Reply {
@@ -73,9 +73,12 @@ function callFor(
     return tool && parameter ? [{ tool, input: { [parameter]: what } }] : undefined;
   }
   if (kind !== 'mcp') return undefined;
-  const [name = '', json] = what.split(/ (.*)/s);
-  const tool = tools.find((candidate) => candidate.name.endsWith(name));
-  return tool && [{ tool, input: JSON.parse(json ?? '{}') as Record<string, unknown> }];
+  const [, server = '', name = '', json] = /^(\S+) (\S+) ?(.*)$/s.exec(what) ?? [];
+  const tool = tools.find((candidate) => {
+    const full = `${candidate.namespace ?? ''}_${candidate.name}`;
+    return full.includes(server) && full.endsWith(name);
+  });
+  return tool && [{ tool, input: JSON.parse(json || '{}') as Record<string, unknown> }];
 }
 
 function shellInput({ parameters }: Tool, command: string): Record<string, unknown> {

@@ -71,6 +71,8 @@ async function build(options: EnsureProgramsOptions & { draft: string }): Promis
       join(npmFolder(tools), 'bin/npm-cli.js'),
       ...['install', '--prefix', folder, '--ignore-scripts', '--omit=dev', '--no-package-lock'],
       ...['--no-audit', '--no-fund', '--no-update-notifier', '--loglevel=error'],
+      // Patient with a slow registry, not with one that is not there.
+      ...['--fetch-retries=2', '--fetch-retry-mintimeout=500', '--fetch-retry-maxtimeout=4000'],
       ...programs.map(packageSpec),
     ],
     env: (folder) => ({
