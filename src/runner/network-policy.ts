@@ -15,7 +15,7 @@ export async function networkPolicyOf(
   if (networking.type === 'unrestricted') return { mode: 'unrestricted', allowedHosts: [] };
   const hosts = [
     ...(networking.allowed_hosts ?? []),
-    ...plan.runtime.apiHosts(plan.runtimeTurn.access),
+    ...plan.apiHosts,
     ...plan.repositories.map((repository) => hostOf(repository.url)),
     ...(networking.allow_mcp_servers
       ? plan.runtimeTurn.mcpServers.flatMap((server) =>

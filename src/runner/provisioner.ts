@@ -86,7 +86,7 @@ export class Provisioner {
         name: 'env_file',
         when: true,
         run: async () => {
-          const files = runtime.keyFiles(runtimeTurn);
+          const files = runtime.settingsFiles(runtimeTurn);
           if (environment && Object.keys(environment.envVars).length > 0) {
             files.push(envFile(layout, environment.envVars));
           }
@@ -105,6 +105,8 @@ export class Provisioner {
         run: async () => {
           const script = provisionScript(input);
           if (script !== undefined) await this.script(script, 'setup');
+          const { programs } = runtime;
+          if (programs.length > 0) await driver.providePrograms({ sandboxId, signal, programs });
         },
       },
       {
