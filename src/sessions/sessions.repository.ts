@@ -155,7 +155,9 @@ export class SessionsRepository {
    * statement that waited for a lock joins with is as old as its wait.
    */
   async lock(sql: SqlExecutor, userId: string, id: string): Promise<LockedSession | undefined> {
-    return (await sql.query<LockedSession & Record<string, unknown>>(LOCK_SESSION, [id, userId]))[0];
+    return (
+      await sql.query<LockedSession & Record<string, unknown>>(LOCK_SESSION, [id, userId])
+    )[0];
   }
 
   /** @returns false when the sandbox was given up in the meantime. */
@@ -172,13 +174,7 @@ export class SessionsRepository {
     const [last] = await sql.query<{ last_log_id: number }>(LAST_LOG_ID, [id]);
     const [row] = await sql.query<{ turn_count: number }>(REQUEUE, [id]);
     if (!last || !row) throw new Error('A locked session changed its state');
-    await sql.query(INSERT_TURN, [
-      id,
-      row.turn_count,
-      turn.prompt,
-      turn.timeout,
-      last.last_log_id,
-    ]);
+    await sql.query(INSERT_TURN, [id, row.turn_count, turn.prompt, turn.timeout, last.last_log_id]);
   }
 
   /** Ends whatever the session does; the session is locked. @returns false when its state does not allow it. */
