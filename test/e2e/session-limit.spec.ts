@@ -42,7 +42,7 @@ describe('the concurrent limit', () => {
 
     await user.http.post(`/sessions/${all[0]?.id}/terminate`);
     const again = await Promise.all([user.post('sleep 600'), user.post('sleep 600')]);
-    expect(again.map(({ status }) => status).toSorted()).toEqual([202, 429]);
+    expect(again.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([202, 429]);
     await user.clear();
   });
 
@@ -62,7 +62,7 @@ describe('the concurrent limit', () => {
     const both = await Promise.all(
       [a, b].map((id) => user.http.post(`/sessions/${id}/prompt`, { prompt: 'sleep 600' })),
     );
-    expect(both.map(({ status }) => status).toSorted()).toEqual([202, 429]);
+    expect(both.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([202, 429]);
     // The one that was refused still has its sandbox.
     await user.http.post(`/sessions/${blockers[1]}/terminate`);
     const rest = both[0]?.status === 202 ? b : a;
