@@ -54,9 +54,10 @@ function print({
 }: ChaosReport): void {
   log(`\nafter ${seconds.toFixed(0)} s`);
   log('faults');
-  for (const [name, count] of [...faults].sort()) log(`  ${name.padEnd(34)} ${count}`);
+  for (const [name, count] of [...faults].sort(([a], [b]) => (a < b ? -1 : 1)))
+    log(`  ${name.padEnd(34)} ${count}`);
   log('time until another worker went on (ms)');
-  for (const [kind, times] of [...takeovers].sort()) {
+  for (const [kind, times] of [...takeovers].sort(([a], [b]) => (a < b ? -1 : 1))) {
     const sorted = [...times].sort((a, b) => a - b);
     const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
     log(
