@@ -1,6 +1,7 @@
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Database } from './database.js';
 import { type Role, ROOT, ServiceProcess } from './service-process.js';
@@ -69,9 +70,7 @@ export class Cluster {
         if (!(await process_.ready()))
           throw new Error(`${process_.name} did not get ready:\n${process_.output}`);
       }
-      cluster.token =
-        processes.map(({ output }) => /ast_\w+/.exec(output)?.[0]).find(Boolean) ?? '';
-      if (cluster.token === '') throw new Error('no process told the first token');
+      cluster.token = await firstToken(processes);
       return cluster;
     } catch (error) {
       for (const process_ of processes) await process_.dispose();
@@ -125,4 +124,14 @@ export class Cluster {
     await this.database.stop();
     if (!keep) await rm(this.folder, { recursive: true, force: true });
   }
+}
+
+/** Of processes that start together on an empty database one makes the first user, and tells the token once. */
+async function firstToken(processes: readonly ServiceProcess[]): Promise<string> {
+  for (const giveUpAt = Date.now() + 10_000; Date.now() < giveUpAt; await delay(20)) {
+    const tokens = processes.flatMap(({ output }) => /ast_\w+/.exec(output)?.[0] ?? []);
+    if (tokens.length > 1) throw new Error('several processes told a first token');
+    if (tokens[0] !== undefined) return tokens[0];
+  }
+  throw new Error('no process told the first token');
 }
