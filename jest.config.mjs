@@ -24,6 +24,14 @@ const base = {
   },
 };
 
+/** For tests of the built service with a real database. */
+const withService = {
+  globalSetup: '<rootDir>/test/support/global-setup.mjs',
+  globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
+  testEnvironment: '<rootDir>/test/support/leak-check-environment.mjs',
+  setupFilesAfterEnv: ['<rootDir>/test/support/setup.ts'],
+};
+
 export default {
   coverageProvider: 'v8',
   maxWorkers: 2,
@@ -31,12 +39,17 @@ export default {
     { ...base, displayName: 'unit', testMatch: ['<rootDir>/src/**/*.spec.ts'] },
     {
       ...base,
+      ...withService,
       displayName: 'integration',
       testMatch: ['<rootDir>/test/**/*.spec.ts'],
-      globalSetup: '<rootDir>/test/support/global-setup.mjs',
-      globalTeardown: '<rootDir>/test/support/global-teardown.mjs',
-      testEnvironment: '<rootDir>/test/support/leak-check-environment.mjs',
-      setupFilesAfterEnv: ['<rootDir>/test/support/setup.ts'],
+      testPathIgnorePatterns: ['/node_modules/', '<rootDir>/test/runtimes/'],
+    },
+    // The real agent programs, hundreds of megabytes each: see npm run test:runtimes.
+    {
+      ...base,
+      ...withService,
+      displayName: 'runtimes',
+      testMatch: ['<rootDir>/test/runtimes/**/*.spec.ts'],
     },
   ],
 };

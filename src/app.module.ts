@@ -15,6 +15,7 @@ import { EnvironmentsModule } from './environments/environments.module.js';
 import { EventLogModule } from './event-log/event-log.module.js';
 import { HealthModule } from './health/health.module.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
+import { OpenApiModule } from './openapi/openapi.module.js';
 import { MetricsModule } from './metrics/metrics.module.js';
 import { RunnerModule } from './runner/runner.module.js';
 import { RuntimesModule } from './runtimes/runtimes.module.js';
@@ -52,6 +53,7 @@ export class AppModule {
         ...(options.config.role === 'api' ? [] : [RunnerModule]),
         MaintenanceModule,
         HealthModule,
+        OpenApiModule,
       ],
       providers: [
         { provide: Clock, useClass: SystemClock },

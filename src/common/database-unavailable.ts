@@ -13,9 +13,9 @@ const NODE_CODES = new Set([
   'ENOTFOUND',
   'EAI_AGAIN',
 ]);
-/** node-postgres has no codes for these. */
+/** node-postgres has no codes for these; the last one's, 55000, says too many other things. */
 const MESSAGES =
-  /^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|Client was closed|Cannot use a pool after calling end|not queryable|Query read timeout)/;
+  /^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|Client was closed|Cannot use a pool after calling end|not queryable|Query read timeout|database ".*" is not currently accepting connections)/;
 
 /** Does this error say that PostgreSQL cannot be reached at the moment, rather than that a statement is wrong? */
 export function isDatabaseUnavailable(error: unknown): boolean {

@@ -1,4 +1,4 @@
-import pg from 'pg';
+import { types as postgresTypes } from 'pg';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import * as migrations from '../../migrations/index.js';
 import { formatTimestamp } from './timestamps.js';
@@ -13,7 +13,7 @@ const types = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') => {
     if (oid === TIMESTAMPTZ) return formatTimestamp;
     if (oid === INT8) return Number;
-    return pg.types.getTypeParser(oid, format);
+    return postgresTypes.getTypeParser(oid, format);
   },
 };
 

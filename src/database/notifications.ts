@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Injectable, Logger, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
-import pg from 'pg';
+import { Client } from 'pg';
 import { DatabaseUrl } from './database-url.js';
 
 const PING_MS = 5_000;
@@ -19,7 +19,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
   private readonly channels = new Map<string, Set<(payload: string) => void>>();
   private readonly gaps = new EventEmitter<{ gap: [] }>().setMaxListeners(0);
   private readonly closing = new AbortController();
-  private client: pg.Client | undefined;
+  private client: Client | undefined;
   private loop: Promise<void> | undefined;
 
   constructor(private readonly url: DatabaseUrl) {}
@@ -66,7 +66,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
   }
 
   private async listen(connected: () => void): Promise<void> {
-    const client = new pg.Client({
+    const client = new Client({
       connectionString: this.url.value,
       connectionTimeoutMillis: 5_000,
       query_timeout: PING_MS,
@@ -99,7 +99,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
   }
 
   /** A peer that vanished without a word is only noticed by talking to it. */
-  private async ping(client: pg.Client, signal: AbortSignal): Promise<void> {
+  private async ping(client: Client, signal: AbortSignal): Promise<void> {
     for (;;) {
       await delay(PING_MS, undefined, { signal });
       await client.query('SELECT 1');
@@ -108,7 +108,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
 }
 
 /** A polite end takes a peer that answers; otherwise the socket is dropped. */
-async function endSoon(client: pg.Client): Promise<void> {
+async function endSoon(client: Client): Promise<void> {
   const limit = new AbortController();
   const ended = client
     .end()

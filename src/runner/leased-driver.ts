@@ -4,7 +4,14 @@ import type { Lease } from './lease.js';
 /** What a turn does to its sandbox. */
 export type TurnSandbox = Pick<
   SandboxDriver,
-  'create' | 'packageHosts' | 'restrictNetwork' | 'writeFiles' | 'runScript' | 'launch' | 'kill'
+  | 'create'
+  | 'packageHosts'
+  | 'providePrograms'
+  | 'restrictNetwork'
+  | 'writeFiles'
+  | 'runScript'
+  | 'launch'
+  | 'kill'
 >;
 
 /**
@@ -21,6 +28,7 @@ export function leasedDriver(driver: SandboxDriver, lease: Lease, stop: AbortSig
   return {
     packageHosts: (options) => driver.packageHosts(options),
     create: held((options) => driver.create(options)),
+    providePrograms: held((options) => driver.providePrograms(options)),
     restrictNetwork: held((options) => driver.restrictNetwork(options)),
     writeFiles: held((options) => driver.writeFiles(options)),
     runScript: held((options) => driver.runScript(options)),

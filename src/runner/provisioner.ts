@@ -25,7 +25,7 @@ export class StageFailed extends Error {
 interface Step {
   name: StageName;
   when: boolean;
-  run(): Promise<void>;
+  run: () => Promise<void>;
 }
 
 /** Makes a session's sandbox ready for its first turn, stage by stage. */
@@ -40,7 +40,7 @@ export class Provisioner {
       clock: Clock;
       signal: AbortSignal;
       /** Writes an event to the log, together with the progress. */
-      emit(event: StageEvent): void;
+      emit: (event: StageEvent) => void;
     },
   ) {}
 
@@ -86,7 +86,7 @@ export class Provisioner {
         name: 'env_file',
         when: true,
         run: async () => {
-          const files = runtime.keyFiles(runtimeTurn);
+          const files = runtime.settingsFiles(runtimeTurn);
           if (environment && Object.keys(environment.envVars).length > 0) {
             files.push(envFile(layout, environment.envVars));
           }
@@ -105,6 +105,8 @@ export class Provisioner {
         run: async () => {
           const script = provisionScript(input);
           if (script !== undefined) await this.script(script, 'setup');
+          const { programs } = runtime;
+          if (programs.length > 0) await driver.providePrograms({ sandboxId, signal, programs });
         },
       },
       {

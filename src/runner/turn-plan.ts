@@ -5,6 +5,7 @@ import {
   type PinnedEnvironment,
 } from '../environments/environments.service.js';
 import type { AgentRuntime, RuntimeTurn, Skill } from '../runtimes/agent-runtime.js';
+import { MODEL_APIS } from '../runtimes/model-api.js';
 import { ProviderCatalogue } from '../runtimes/provider-catalogue.js';
 import { SANDBOX_DRIVER } from '../sandboxes/sandbox-host.js';
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
@@ -20,6 +21,8 @@ export interface TurnPlan {
   runtime: AgentRuntime;
   runtimeTurn: RuntimeTurn;
   skills: readonly Skill[];
+  /** Hosts of the model's API; none where a gateway stands in its place, which can be reached anyway. */
+  apiHosts: readonly string[];
   environment: PinnedEnvironment | undefined;
   repositories: readonly Repository[];
   /** All values that must not show in output, messages or logs. */
@@ -46,7 +49,8 @@ export class TurnPlanner {
         ? undefined
         : await this.environments.pinnedUnscoped(session.environmentId, session.environmentVersion);
     const runtime = this.catalogue.runtimeOf(agent.provider);
-    const access = this.catalogue.accessFor(runtime);
+    const { model, api, access } = this.catalogue.accessFor(runtime, agent.model);
+    const { apiKey, baseUrl } = access;
     const repositories = session.resources.map((resource, index) => ({
       ...resource,
       token: session.tokens[String(index)],
@@ -54,20 +58,21 @@ export class TurnPlanner {
     return {
       runtime,
       skills: agent.skills,
+      apiHosts: api === undefined || baseUrl !== undefined ? [] : [MODEL_APIS[api].host],
       environment,
       repositories,
       runtimeTurn: {
         turnNumber: turn.turn_number,
         sessionId: turn.session_id,
-        model: agent.model,
+        model,
         prompt: turn.turn_number === 1 ? joinPrompt(agent.system, turn.prompt) : turn.prompt,
         mcpServers: agent.mcpServers,
         skills: agent.skills,
-        access,
+        access: { apiKey, baseUrl: baseUrl && this.driver.gatewayUrl(baseUrl) },
         layout: this.driver.layout(turn.session_id),
       },
       secrets: [
-        access.apiKey,
+        apiKey,
         ...Object.values(environment?.envVars ?? {}),
         ...repositories.map((repository) => repository.token),
         ...agent.mcpServers.flatMap((server) =>

@@ -3,7 +3,7 @@ import { Logger } from '@nestjs/common';
 import type { Clock } from '../common/clock.js';
 import { Refusal } from '../common/errors.js';
 import { isDatabaseUnavailable } from '../common/database-unavailable.js';
-import { LogKind, type StageEvent } from '../event-log/log-row.js';
+import { LogKind, type NewLogRow, type StageEvent } from '../event-log/log-row.js';
 import type { SandboxDriver, SpoolExit } from '../sandboxes/sandbox-driver.js';
 import { SandboxError } from '../sandboxes/sandbox-error.js';
 import type { ClaimedTurn, TurnProgress } from '../sessions/turn-lease.repository.js';
@@ -11,6 +11,7 @@ import type { TurnEnd, TurnOutputRepository } from '../sessions/turn-output.repo
 import { Draining, LeaseLost, TurnTimeout } from './interruptions.js';
 import type { Lease } from './lease.js';
 import { leasedDriver, type TurnSandbox } from './leased-driver.js';
+import { OutcomeTracker } from './outcome-tracker.js';
 import { OutputDecoder } from './output-decoder.js';
 import type { OutputWriter, TurnLog } from './output-writer.js';
 import { Provisioner, StageFailed } from './provisioner.js';
@@ -42,7 +43,7 @@ export class TurnRunner {
   private readonly logger = new Logger(TurnRunner.name);
   private readonly stop = new AbortController();
   private readonly log: TurnLog;
-  private readonly progress: TurnProgress;
+  private progress: TurnProgress;
   private readonly deadline: number;
   private readonly sandbox: TurnSandbox;
   private position: { offset: number; stdout: number; stderr: number };
@@ -91,7 +92,9 @@ export class TurnRunner {
       try {
         await this.provision(plan, redactor);
         await this.launch(plan);
-        return endOf(await this.follow(redactor), this.turn.timeout, this.parts.outputLimitBytes);
+        const outcome = new OutcomeTracker(plan.runtime, this.progress.outcome);
+        const exit = await this.follow(redactor, outcome);
+        return endOf(exit, outcome, this.turn.timeout, this.parts.outputLimitBytes);
       } catch (error) {
         if (error instanceof SandboxError) {
           this.stop.signal.throwIfAborted();
@@ -161,7 +164,7 @@ export class TurnRunner {
     });
   }
 
-  private async follow(redactor: Redactor): Promise<SpoolExit> {
+  private async follow(redactor: Redactor, outcome: OutcomeTracker): Promise<SpoolExit> {
     const decoder = new OutputDecoder(redactor, this.position);
     const endWatch = this.killAfterDeadline();
     try {
@@ -173,15 +176,12 @@ export class TurnRunner {
       });
       for await (const event of events) {
         if (event.kind === 'exit') {
-          const rows = decoder.finish();
-          this.position = decoder.position();
-          await this.log.write(rows, this.position, this.progress);
+          await this.writeOutput(decoder, decoder.finish(), outcome);
           return event;
         }
         const rows = decoder.push(event);
         if (rows.length === 0) continue;
-        this.position = decoder.position();
-        const written = this.log.write(rows, this.position, this.progress);
+        const written = this.writeOutput(decoder, rows, outcome);
         written.catch((error: unknown) => this.stop.abort(error));
         if (this.log.pendingBytes > MAX_PENDING_BYTES) await written;
       }
@@ -190,6 +190,18 @@ export class TurnRunner {
     } finally {
       endWatch();
     }
+  }
+
+  /** Writes rows together with where they end and what they say, so that a successor goes on from all three. */
+  private writeOutput(
+    decoder: OutputDecoder,
+    rows: readonly NewLogRow[],
+    outcome: OutcomeTracker,
+  ): Promise<void> {
+    outcome.take(rows);
+    this.position = decoder.position();
+    this.progress = { ...this.progress, outcome: outcome.state() };
+    return this.log.write(rows, this.position, this.progress);
   }
 
   /** The supervisor ends a turn at its deadline; this is for one that does not. */
@@ -256,14 +268,17 @@ function failed(error: string): TurnEnd {
 }
 
 /** How the runtime's exit ends the turn. */
-export function endOf(exit: SpoolExit, timeout: number, outputLimit: number): TurnEnd {
+export function endOf(
+  exit: SpoolExit,
+  outcome: OutcomeTracker,
+  timeout: number,
+  outputLimit: number,
+): TurnEnd {
   switch (exit.reason) {
-    case 'exited':
-      return {
-        status: exit.exitCode === 0 ? 'completed' : 'failed',
-        exitCode: exit.exitCode ?? 1,
-        error: null,
-      };
+    case 'exited': {
+      const { exitCode, reason } = outcome.correct(exit.exitCode ?? 1);
+      return { status: exitCode === 0 ? 'completed' : 'failed', exitCode, error: reason };
+    }
     case 'deadline':
       return failed(new TurnTimeout(timeout).message);
     case 'output_limit':

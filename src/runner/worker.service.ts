@@ -247,7 +247,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
       const running = this.runners.get(id);
       if (held.has(id) || !running) continue;
       running.runner.interrupt(new LeaseLost());
-      void running.done.then(() => {
+      void running.done.finally(() => {
         this.losses += 1;
       });
     }

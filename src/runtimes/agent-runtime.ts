@@ -1,4 +1,5 @@
-import type { ProviderAccess } from '../config/app-config.js';
+import type { AppConfig, ProviderAccess } from '../config/app-config.js';
+import type { NpmProgram } from '../sandboxes/npm-program.js';
 import type { SandboxFile, SandboxLayout } from '../sandboxes/sandbox-driver.js';
 
 /** A tool server as the agent's pinned version has it, with its secrets. */
@@ -29,11 +30,13 @@ export interface RuntimeTurn {
   /** 1 for the first. */
   turnNumber: number;
   sessionId: string;
+  /** As {@link AgentRuntime.resolveModel} gave it. */
   model: string;
   /** What the model reads; the system prompt already stands before the first turn's. */
   prompt: string;
   mcpServers: readonly McpServer[];
   skills: readonly Skill[];
+  /** Key and gateway for this model. The gateway's address is the one that is valid inside of the sandbox. */
   access: ProviderAccess;
   layout: SandboxLayout;
 }
@@ -46,9 +49,36 @@ export interface RuntimeLaunch {
   stdin: string;
 }
 
+/** Whose API a model is reached by, as configuration names it. */
+export type ModelApi = keyof AppConfig['providers'];
+
+/** What a model's name means to a runtime. */
+export interface ResolvedModel {
+  /** The name that the program takes. */
+  model: string;
+  /** Whose key it needs; `undefined` for none. */
+  api: ModelApi | undefined;
+}
+
+/** What a runtime's output has said so far about how the turn went. */
+export interface Outcome {
+  /** `done`: it says that it has done its work; `failed`: that it has not; absent: it has not said anything. */
+  verdict?: 'done' | 'failed';
+  /** Why it failed, in the program's own words. */
+  reason?: string;
+}
+
+/** What is known about a turn's outcome after some of its output, as it is kept with the turn's progress. */
+export interface OutcomeState extends Outcome {
+  /** The beginning of a line whose end has not come yet. */
+  partial?: string;
+  /** Something was too long to be judged, so that a missing verdict means nothing. */
+  incomplete?: true;
+}
+
 /**
  * The port to one agent CLI. An implementation is pure: it says what to write and what to run, and others do it. A new
- * runtime is one file and a line in the catalogue.
+ * runtime is one file and a line in the registry; `test/contracts/agent-runtime.contract.ts` says what it lacks.
  */
 export interface AgentRuntime {
   /** The provider's name in agents, canonical. */
@@ -57,16 +87,19 @@ export interface AgentRuntime {
   readonly aliases: readonly string[];
   /** A model belongs to this provider if it begins with one of these, or with `<provider>/`. */
   readonly modelPrefixes: readonly string[];
-  /** Whose key it needs, as configuration names it; `undefined` for none. */
-  readonly access: 'anthropic' | 'openai' | 'google' | undefined;
+  /** Programs that the sandbox must have, the CLI itself first; none for what every sandbox has. */
+  readonly programs: readonly NpmProgram[];
 
-  /** Hosts of the model API (or the gateway in its place) that a limited sandbox must reach. */
-  apiHosts(access: ProviderAccess): string[];
+  /**
+   * What to make of an agent's model, with the provider's own prefix already cut off.
+   * @returns `undefined` for a model that this runtime cannot run
+   */
+  resolveModel(model: string): ResolvedModel | undefined;
 
-  /** Files that hold the runtime's key, written in the stage `env_file`. */
-  keyFiles(turn: RuntimeTurn): SandboxFile[];
+  /** Files with the runtime's key and settings, written in the stage `env_file`. */
+  settingsFiles(turn: RuntimeTurn): SandboxFile[];
 
-  /** Files that announce the tool servers, written in the stage `mcp_config`. */
+  /** Files that announce the tool servers, written in the stage `mcp_config`; they may replace settings files. */
   mcpFiles(turn: RuntimeTurn): SandboxFile[];
 
   /** Folder in which this CLI looks for skills. Absolute. */
@@ -74,4 +107,10 @@ export interface AgentRuntime {
 
   /** How to run one turn. */
   launch(turn: RuntimeTurn): RuntimeLaunch;
+
+  /**
+   * Reads a line that the program wrote to its standard output for what it says about the outcome. The last word counts.
+   * Absent where the exit code tells all.
+   */
+  judge?(line: string): Outcome | undefined;
 }

@@ -1,4 +1,4 @@
-import type { AgentRuntime, RuntimeLaunch, RuntimeTurn } from './agent-runtime.js';
+import type { AgentRuntime, ResolvedModel, RuntimeLaunch, RuntimeTurn } from './agent-runtime.js';
 
 /** Reads the whole script before it runs a line of it, so that the script's commands cannot eat it from stdin. */
 const RUN_STDIN = 'script=$(cat) && exec </dev/null && eval "$script"';
@@ -8,13 +8,13 @@ export class ShellRuntime implements AgentRuntime {
   readonly provider = 'shell';
   readonly aliases = [];
   readonly modelPrefixes = ['shell/'];
-  readonly access = undefined;
+  readonly programs = [];
 
-  apiHosts(): string[] {
-    return [];
+  resolveModel(model: string): ResolvedModel {
+    return { model, api: undefined };
   }
 
-  keyFiles(): [] {
+  settingsFiles(): [] {
     return [];
   }
 

@@ -1,3 +1,5 @@
+import type { NpmProgram } from './npm-program.js';
+
 /**
  * The port between the service and whatever makes sandboxes. A driver is small and honest: it does what is written
  * here, throws {@link SandboxError} when it cannot, and every driver passes `test/contracts/sandbox-driver.contract.ts`.
@@ -47,6 +49,16 @@ export interface SandboxDriver {
    * a script that a dead process left running is ended first.
    */
   runScript(options: RunScriptOptions): Promise<ScriptResult>;
+
+  /**
+   * Sees to it that what is launched from now on finds these programs on its PATH. What the sandbox has under those names
+   * itself is left as it is and comes first; the others are installed once for all sandboxes and given read-only.
+   * @throws SandboxError `failed` with the reason when they cannot be installed
+   */
+  providePrograms(options: SandboxRef & { programs: readonly NpmProgram[] }): Promise<void>;
+
+  /** The address under which a gateway that configuration names is reached from inside of a sandbox. */
+  gatewayUrl(url: string): string;
 
   /**
    * Starts the runtime detached from this process, at most once for a `launchId`: if it was ever launched, this returns

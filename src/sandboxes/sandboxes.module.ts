@@ -38,7 +38,12 @@ async function makeDriver(config: AppConfig): Promise<SandboxDriver> {
     gateways: Object.values(config.providers).flatMap(({ baseUrl }) => {
       if (baseUrl === undefined) return [];
       const { hostname, port, protocol } = new URL(baseUrl);
-      return [{ host: hostname, port: Number(port) || (protocol === 'https:' ? 443 : 80) }];
+      return [
+        {
+          host: hostname.replace(/^\[|\]$/g, ''),
+          port: Number(port) || (protocol === 'https:' ? 443 : 80),
+        },
+      ];
     }),
     logger: { warn: (message) => logger.warn(message), debug: (message) => logger.debug(message) },
   });

@@ -85,7 +85,7 @@ export class SessionsService {
       environmentId === null
         ? undefined
         : await this.environments.pinForSession(userId, environmentId);
-    this.catalogue.accessFor(this.catalogue.runtimeOf(agent.provider));
+    this.catalogue.accessFor(this.catalogue.runtimeOf(agent.provider), agent.model);
     await this.preflight();
 
     const id = randomUUID();
@@ -149,7 +149,8 @@ export class SessionsService {
     const session = await this.get(userId, id);
     const refused = refusalOf('prompt', session.status);
     if (refused) throw refused;
-    this.catalogue.accessFor(this.catalogue.runtimeOf(session.provider));
+    const agent = await this.agents.pinnedUnscoped(session.agentId, session.agentVersion);
+    this.catalogue.accessFor(this.catalogue.runtimeOf(agent.provider), agent.model);
     if (!(await this.sandboxIsThere(id))) throw conflict(SANDBOX_GONE);
 
     await this.change(

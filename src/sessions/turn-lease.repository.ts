@@ -1,3 +1,4 @@
+import type { OutcomeState } from '../runtimes/agent-runtime.js';
 import { Injectable } from '@nestjs/common';
 import { Sql } from '../database/sql.js';
 import { Doorbell } from '../event-log/doorbell.js';
@@ -8,6 +9,8 @@ import { Doorbell } from '../event-log/doorbell.js';
  */
 export interface TurnProgress {
   stages?: Partial<Record<string, { startedAt: number; doneAt?: number }>>;
+  /** What the output up to the committed position says about how the turn goes. */
+  outcome?: OutcomeState;
 }
 
 /** A turn that this process holds the lease of, as it was when claimed. */

@@ -10,6 +10,8 @@ export const HOME = '/home/agent';
 export const WORKSPACE = '/workspace';
 /** Not below a folder that a sandbox may write: mounting there would follow the agent's links. */
 export const TOOLS = '/tools';
+/** The session's own agent program, likewise. */
+export const PROGRAMS = '/programs';
 export const HOST_NAME = 'sandbox';
 
 /** The files in /etc that say who and where a sandbox is. Nothing in them comes from the host. */
@@ -71,14 +73,17 @@ export function hostEtcEntries(): string[] {
 /**
  * The environment of everything in a sandbox, before the launch's own.
  * @param tools a folder whose `bin` comes before the system's, if there is one
+ * @param programs one whose `bin` comes last: what the sandbox has of its own goes before what it is given
  */
 export function baseEnvironment(
   home: string,
   user: string,
   tools: string | null,
+  programs: string | null,
 ): Record<string, string> {
   const system = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
-  const path = [`${home}/.local/bin`, ...(tools === null ? [] : [`${tools}/bin`]), system];
+  const bin = (folder: string | null): string[] => (folder === null ? [] : [`${folder}/bin`]);
+  const path = [`${home}/.local/bin`, ...bin(tools), system, ...bin(programs)];
   return {
     PATH: path.join(':'),
     HOME: home,

@@ -1,5 +1,13 @@
 import { join } from 'node:path';
-import { AGENT_ID, HOME, HOST_NAME, IDENTITY_FILES, TOOLS, WORKSPACE } from './base-files.js';
+import {
+  AGENT_ID,
+  HOME,
+  HOST_NAME,
+  IDENTITY_FILES,
+  PROGRAMS,
+  TOOLS,
+  WORKSPACE,
+} from './base-files.js';
 import type { RootEntry } from './host.js';
 import type { LocalSandboxLimits } from './options.js';
 
@@ -13,6 +21,8 @@ export interface View {
   /** The folder with the identity files. */
   etc: string;
   tools: string | null;
+  /** The folder of the programs that this sandbox is given. */
+  programs: string | null;
 }
 
 /** The system that a sandbox stands on: the host's, read-only, or a copy of a template that it may change. */
@@ -41,6 +51,9 @@ export function viewArguments(origin: View, view: View, base: string): string[] 
     ),
     bind('--ro-bind', origin.etc, view.etc),
     origin.tools !== null && view.tools !== null ? bind('--ro-bind', origin.tools, view.tools) : [],
+    origin.programs !== null && view.programs !== null
+      ? bind('--ro-bind', origin.programs, view.programs)
+      : [],
     bind('--bind', origin.sandbox, view.sandbox),
   ].flat();
 }
@@ -115,6 +128,7 @@ export function sandboxArguments(options: {
     ['--perms', '1777', '--size', size, '--tmpfs', '/tmp'],
     ['--perms', '0755', '--size', String(Math.ceil(limits.tmpBytes / 16)), '--tmpfs', '/run'],
     view.tools === null ? [] : ['--ro-bind', view.tools, TOOLS],
+    view.programs === null ? [] : ['--ro-bind', view.programs, PROGRAMS],
     ['--bind', join(view.sandbox, 'home'), HOME],
     ['--bind', join(view.sandbox, 'workspace'), WORKSPACE],
     ['--remount-ro', '/'],

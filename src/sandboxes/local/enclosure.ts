@@ -1,7 +1,7 @@
 import { realpathSync } from 'node:fs';
 import type { NetworkPolicy, SandboxLayout } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
-import { baseEnvironment, HOME, hostEtcEntries, TOOLS, WORKSPACE } from './base-files.js';
+import { baseEnvironment, HOME, hostEtcEntries, PROGRAMS, TOOLS, WORKSPACE } from './base-files.js';
 import { nestArguments, sandboxArguments, type SystemRoot, type View } from './bwrap-arguments.js';
 import { becomeUser, entryFor } from './entry.js';
 import { packageRoot, systemFolders, type Host } from './host.js';
@@ -35,7 +35,13 @@ export interface Enclosure {
   layout(folder: SandboxFolder): SandboxLayout;
   /** The user that supervisors run as, `null` for the service's own. */
   supervisorUser(record: SandboxRecord): number | null;
-  enclose(folder: SandboxFolder, record: SandboxRecord, profile: SeccompProfile): Enclosed;
+  /** @param programs the folder of the programs that the sandbox is given */
+  enclose(
+    folder: SandboxFolder,
+    record: SandboxRecord,
+    profile: SeccompProfile,
+    programs: string | null,
+  ): Enclosed;
   inside(folder: SandboxFolder, record: SandboxRecord, command: readonly string[]): InsideCommand;
 }
 
@@ -65,8 +71,14 @@ export class StrictEnclosure implements Enclosure {
     return record.uid;
   }
 
-  enclose(folder: SandboxFolder, record: SandboxRecord, profile: SeccompProfile): Enclosed {
-    const { prefix, view } = entryFor(this.host, this.origin(folder), record.uid, false);
+  enclose(
+    folder: SandboxFolder,
+    record: SandboxRecord,
+    profile: SeccompProfile,
+    programs: string | null,
+  ): Enclosed {
+    const origin = this.origin(folder, programs);
+    const { prefix, view } = entryFor(this.host, origin, record.uid, false);
     return {
       prefix,
       view,
@@ -80,13 +92,18 @@ export class StrictEnclosure implements Enclosure {
         network: record.network,
         gateways: this.options.gateways,
       },
-      environment: baseEnvironment(HOME, profile === 'setup' ? 'root' : 'agent', this.tools()),
+      environment: baseEnvironment(
+        HOME,
+        profile === 'setup' ? 'root' : 'agent',
+        this.tools(),
+        programs === null ? null : PROGRAMS,
+      ),
     };
   }
 
   inside(folder: SandboxFolder, record: SandboxRecord, command: readonly string[]): InsideCommand {
-    const { prefix, view } = entryFor(this.host, this.origin(folder), record.uid, true);
-    const environment = Object.entries(baseEnvironment(HOME, 'agent', this.tools())).flatMap(
+    const { prefix, view } = entryFor(this.host, this.origin(folder, null), record.uid, true);
+    const environment = Object.entries(baseEnvironment(HOME, 'agent', this.tools(), null)).flatMap(
       ([name, value]) => ['--setenv', name, value],
     );
     const args = this.sandbox(folder, record, 'agent', view).concat(
@@ -125,13 +142,14 @@ export class StrictEnclosure implements Enclosure {
     return sandboxArguments({ profile, root, view, limits: this.options.limits });
   }
 
-  private origin(folder: SandboxFolder): View {
+  private origin(folder: SandboxFolder, programs: string | null): View {
     return {
       node: realpathSync(this.options.nodePath),
       app: packageRoot(),
       sandbox: folder.path,
       etc: this.etc,
       tools: this.options.toolsDir ?? null,
+      programs,
     };
   }
 
@@ -160,7 +178,12 @@ export class DegradedEnclosure implements Enclosure {
     return null;
   }
 
-  enclose(folder: SandboxFolder, record: SandboxRecord): Enclosed {
+  enclose(
+    folder: SandboxFolder,
+    record: SandboxRecord,
+    _profile: SeccompProfile,
+    programs: string | null,
+  ): Enclosed {
     const app = packageRoot();
     return {
       prefix: [],
@@ -170,9 +193,10 @@ export class DegradedEnclosure implements Enclosure {
         sandbox: folder.path,
         etc: '',
         tools: null,
+        programs: null,
       },
       stage: { kind: 'degraded', prefix: this.prefix(record), uid: record.uid },
-      environment: this.environment(folder),
+      environment: this.environment(folder, programs),
     };
   }
 
@@ -181,7 +205,7 @@ export class DegradedEnclosure implements Enclosure {
     return {
       argv: [...this.prefix(record), ...command],
       descriptors: [],
-      env: this.environment(folder),
+      env: this.environment(folder, null),
       cwd: record.uid === null ? home : '/',
     };
   }
@@ -197,8 +221,8 @@ export class DegradedEnclosure implements Enclosure {
     return [...becomeUser(setpriv, record.uid).slice(0, -1), '--bounding-set=-all', ...tied];
   }
 
-  private environment(folder: SandboxFolder): Record<string, string> {
-    return baseEnvironment(folder.home, 'agent', this.options.toolsDir ?? null);
+  private environment(folder: SandboxFolder, programs: string | null): Record<string, string> {
+    return baseEnvironment(folder.home, 'agent', this.options.toolsDir ?? null, programs);
   }
 }
 

@@ -13,7 +13,7 @@ export interface Entry {
 }
 
 /** Existing folders over which a private one may be laid; the first that is there is taken. */
-const VIEW_BASES = ['/mnt', '/media', '/srv', '/opt'];
+export const VIEW_BASES = ['/mnt', '/media', '/srv', '/opt'];
 
 /** Becomes the user, keeping no privilege: neither groups nor the way back. */
 export function becomeUser(setpriv: string, uid: number): string[] {
@@ -46,6 +46,7 @@ export function entryFor(
       sandbox: join(base, 'sandbox'),
       etc: join(base, 'etc'),
       tools: origin.tools === null ? null : join(base, 'tools'),
+      programs: origin.programs === null ? null : join(base, 'programs'),
     };
     const dying = dieWithService ? ['--die-with-parent'] : [];
     return {
@@ -53,7 +54,8 @@ export function entryFor(
       view,
     };
   }
-  for (const path of [origin.node, origin.app, origin.sandbox, origin.etc]) {
+  for (const path of [origin.node, origin.app, origin.sandbox, origin.etc, origin.programs]) {
+    if (path === null) continue;
     const barrier = barrierTo(path);
     if (barrier !== null) {
       throw new SandboxError(

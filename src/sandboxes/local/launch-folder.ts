@@ -42,7 +42,7 @@ const MAX_RECORD_BYTES = 4096;
  * Opens a file that a sandboxed process might have replaced: never through a link, never hanging on a FIFO, and only
  * if it is a plain file. Returns `null` if it is missing or anything else.
  */
-function openPlainFile(path: string): number | null {
+export function openPlainFile(path: string): number | null {
   let fd: number;
   try {
     fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);

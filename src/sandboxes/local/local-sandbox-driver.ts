@@ -15,6 +15,7 @@ import type {
   ScriptResult,
   SpoolEvent,
 } from '../sandbox-driver.js';
+import type { NpmProgram } from '../npm-program.js';
 import { SandboxError } from '../sandbox-error.js';
 import { writeIdentityFiles } from './base-files.js';
 import { DegradedEnclosure, relayFor, StrictEnclosure, type Enclosure } from './enclosure.js';
@@ -22,15 +23,18 @@ import { inspectHost, type Host } from './host.js';
 import { isId, requireId } from './ids.js';
 import { runInside } from './inside.js';
 import { readPackageHosts } from './package-hosts.js';
+import { lookUp, ProgramStore } from './programs/program-store.js';
 import { prepareLaunchFolder, startSupervisor } from './launcher.js';
 import { endLaunch, killSupervisors, sweepLaunch, sweepUser } from './launch-end.js';
 import type { LocalSandboxOptions } from './options.js';
+import { readRefusals } from './refusals.js';
 import { copyOwnSystem } from './own-system.js';
 import { requireBuild } from './paths.js';
 import { checkDegraded, checkStrict } from './preflight.js';
 import { identifyProcess, type ProcessIdentity } from './process-identity.js';
 import { SandboxFolder, SandboxStore, type SandboxRecord } from './sandbox-store.js';
 import { endScripts, markScript, runLaunchedScript } from './scripts.js';
+import { urlInside } from './relay/gateways.js';
 import type { SeccompProfile } from './seccomp/profiles.js';
 import { followSpool } from './spool-reader.js';
 import { firstUserOf, UserPool } from './user-pool.js';
@@ -53,6 +57,7 @@ export class LocalSandboxDriver implements SandboxDriver {
   private readonly host: Host = inspectHost();
   private readonly store: SandboxStore;
   private readonly enclosure: Enclosure;
+  private readonly programs: ProgramStore;
   private users: UserPool | null | undefined;
   private checkedAt = 0;
   private prepared: Promise<void> | undefined;
@@ -60,6 +65,7 @@ export class LocalSandboxDriver implements SandboxDriver {
   constructor(private readonly options: LocalSandboxOptions) {
     const complete = { ...options, nodePath: options.nodePath ?? process.execPath };
     this.store = new SandboxStore(options.stateDir);
+    this.programs = new ProgramStore(this.host, options, () => this.userPool()?.probeUser ?? null);
     this.enclosure =
       options.isolation === 'strict'
         ? new StrictEnclosure(this.host, complete, this.etc)
@@ -166,6 +172,24 @@ export class LocalSandboxDriver implements SandboxDriver {
     }
   }
 
+  async providePrograms(options: SandboxRef & { programs: readonly NpmProgram[] }): Promise<void> {
+    const { programs, signal } = options;
+    const record = await this.store.require(requireId(options.sandboxId));
+    const inside = this.enclosure.inside(
+      this.store.folder(options.sandboxId),
+      record,
+      lookUp(programs.map((program) => program.bin)),
+    );
+    const { exitCode } = await runInside({ ...inside, stdin: Buffer.alloc(0), signal });
+    if (exitCode === 0) return;
+    await this.programs.folder(programs, signal);
+    await this.store.write(options.sandboxId, { ...record, programs });
+  }
+
+  gatewayUrl(url: string): string {
+    return this.options.isolation === 'strict' ? urlInside(this.options.gateways, url) : url;
+  }
+
   async launch(options: LaunchOptions): Promise<void> {
     await this.start(options, 'agent', null);
   }
@@ -192,6 +216,9 @@ export class LocalSandboxDriver implements SandboxDriver {
 
   async discardSpool(options: LaunchRef): Promise<void> {
     const folder = this.launchFolder(options);
+    for (const refusal of readRefusals(folder)) {
+      this.options.logger?.debug(`Sandbox ${options.sandboxId} was refused ${refusal}`);
+    }
     await Promise.all(
       ['spool', 'log', 'stdout', 'stderr'].map((name) =>
         rm(join(folder.path, name), { force: true }),
@@ -237,7 +264,13 @@ export class LocalSandboxDriver implements SandboxDriver {
     if (folder.readStart() !== null) return;
     requireBuild();
     const { limits } = this.options;
-    const { prefix, view, stage, environment } = this.enclosure.enclose(sandbox, record, profile);
+    const programs = await this.programs.folder(record.programs, options.signal);
+    const { prefix, view, stage, environment } = this.enclosure.enclose(
+      sandbox,
+      record,
+      profile,
+      programs,
+    );
     await prepareLaunchFolder(folder, this.enclosure.supervisorUser(record));
     const seen = new SandboxFolder(view.sandbox);
     await startSupervisor({

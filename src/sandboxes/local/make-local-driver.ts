@@ -10,7 +10,7 @@ const TMP_SHARE = 4;
 /** The local driver as the service uses it. */
 export async function makeLocalDriver(
   options: Pick<LocalSandboxOptions, 'stateDir' | 'isolation' | 'gateways' | 'logger'> & {
-    /** What sandboxes share and can be made again: the root file system template, tools. */
+    /** What sandboxes share and can be made again: the root file system template, tools, programs. */
     cacheDir: string;
     limits: Pick<LocalSandboxLimits, 'memoryBytes' | 'diskBytes' | 'processes'>;
   },
@@ -24,6 +24,7 @@ export async function makeLocalDriver(
       tmpBytes: Math.ceil(limits.memoryBytes / TMP_SHARE),
       openFiles: OPEN_FILES,
     },
+    programsDir: join(cacheDir, 'programs'),
     rootfsDir: join(cacheDir, 'rootfs'),
   });
 }

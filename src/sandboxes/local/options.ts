@@ -36,6 +36,8 @@ export interface LocalSandboxOptions {
   nodePath?: string;
   /** A folder whose `bin` is on the PATH inside every sandbox, read-only, at `/tools`. */
   toolsDir?: string;
+  /** Where programs for sandboxes are kept once they are installed. Default: with the sandboxes. */
+  programsDir?: string;
   /** Where the template for sandboxes that install system software is kept. Default: `.rootfs` in `stateDir`. */
   rootfsDir?: string;
 }

@@ -13,6 +13,7 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { NpmProgram } from '../npm-program.js';
 import type { NetworkPolicy } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
 import { IDENTITY_FILES } from './base-files.js';
@@ -31,6 +32,8 @@ export interface SandboxRecord {
   /** Bytes on disk that it came with, which do not count against its limit. */
   baseBytes: number;
   network: NetworkPolicy;
+  /** Programs that it is given beside what it has itself. */
+  programs?: readonly NpmProgram[];
 }
 
 const TRASH = '.removed-';

@@ -62,6 +62,7 @@ export class DriverProcess {
       sandbox: options.stateDir,
       etc: join(app, 'test'),
       tools: null,
+      programs: null,
     };
     const view: View = {
       node: '/mnt/node',
@@ -69,6 +70,7 @@ export class DriverProcess {
       sandbox: '/mnt/sandbox',
       etc: '/mnt/test',
       tools: null,
+      programs: null,
     };
     const here = uid === null ? origin : view;
     const script =
@@ -116,6 +118,8 @@ export class DriverProcess {
       create: call('create') as unknown as SandboxDriver['create'],
       packageHosts: call('packageHosts') as unknown as SandboxDriver['packageHosts'],
       restrictNetwork: call('restrictNetwork') as unknown as SandboxDriver['restrictNetwork'],
+      providePrograms: call('providePrograms') as unknown as SandboxDriver['providePrograms'],
+      gatewayUrl: (url) => this.local.gatewayUrl(url),
       writeFiles: call('writeFiles') as unknown as SandboxDriver['writeFiles'],
       runScript: call('runScript') as unknown as SandboxDriver['runScript'],
       launch: call('launch') as unknown as SandboxDriver['launch'],

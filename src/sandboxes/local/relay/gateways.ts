@@ -69,6 +69,22 @@ export function gatewayListeners(
   return [...byKey.values()];
 }
 
+/**
+ * A gateway's URL as a program inside of a sandbox has to write it; any other URL as it is.
+ * @param url absolute, http or https
+ */
+export function urlInside(gateways: readonly Gateway[], url: string): string {
+  const inside = new URL(url);
+  const host = inside.hostname.replace(/^\[|\]$/g, '');
+  const port = Number(inside.port) || (inside.protocol === 'https:' ? 443 : 80);
+  const route = routeGateways(gateways).find(
+    ({ gateway }) => gateway.host.toLowerCase() === host && gateway.port === port,
+  );
+  if (route?.name === undefined || route.name === host) return url;
+  inside.hostname = route.name;
+  return inside.href.replace(/\/$/, '');
+}
+
 /** One string for an address or name with a port. */
 export function endpointKey(host: string, port: number): string {
   return `${host} ${String(port)}`;

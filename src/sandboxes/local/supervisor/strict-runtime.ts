@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { childPipe, feedChild } from '../child-pipes.js';
 import type { LaunchRequest, StrictStage } from '../launch-request.js';
+import { recordRefusal } from '../refusals.js';
 import { limitsScript, RUNNING_FD } from './limits-script.js';
 import { descendants, signalAll } from './process-tree.js';
 import { shellExitCode, type RuntimeProcess, type RuntimeStdio } from './runtime-process.js';
@@ -100,7 +101,11 @@ async function serveNetwork(child: ChildProcess, stage: StrictStage): Promise<vo
   const keep = (message: unknown, handle: unknown): void => void early.push([message, handle]);
   child.on('message', keep);
   const { Relay } = await import('../relay/relay.js');
-  const relay = new Relay({ policy: stage.network, gateways: stage.gateways });
+  const relay = new Relay({
+    policy: stage.network,
+    gateways: stage.gateways,
+    log: recordRefusal,
+  });
   child.off('message', keep);
   const adopted = relay.adopt(child);
   for (const [message, handle] of early) child.emit('message', message, handle);

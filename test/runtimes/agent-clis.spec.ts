@@ -1,0 +1,154 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { CLIS, describeCli, type Cli } from './support/clis.js';
+import { outputOf, readEvents, terminalOf } from './support/events.js';
+import { brokenServer, httpServer, stdioServer } from './support/mcp-servers.js';
+import { MODEL_KEY } from './model-endpoint/model-endpoint.js';
+import { Rig, type RunningSession } from './support/rig.js';
+
+/** A first session may have to install hundreds of megabytes. */
+const INSTALL_LIMIT_MS = 300_000;
+const LIMITED = { networking: { type: 'limited' } };
+const SKILL = {
+  name: 'juggling',
+  description: 'How to juggle word-skill',
+  content: 'Three balls.',
+};
+
+let rig: Rig;
+const sessions: RunningSession[] = [];
+
+beforeAll(async () => {
+  rig = await Rig.start();
+});
+
+afterAll(async () => {
+  for (const session of sessions) await rig.remove(session);
+  await rig.stop();
+});
+
+async function start(cli: Cli, prompt: string, agent: Record<string, unknown> = {}) {
+  const { provider, model } = cli;
+  const session = await rig.session({ provider, model, ...agent }, prompt, {
+    environment: LIMITED,
+  });
+  sessions.push(session);
+  return session;
+}
+
+/** Requests for an answer to this prompt, not for titles and the like. */
+const requestsWith = (word: string) => rig.model.requests.filter(({ text }) => text.includes(word));
+
+for (const cli of CLIS) {
+  describeCli(cli, () => {
+    test(
+      'works with its shell, tool servers and skills, and goes on where it stopped',
+      async () => {
+        const session = await start(
+          cli,
+          [
+            'word-apple %%shell echo hello from the first turn > note.txt; echo wrote it%%',
+            '%%mcp pipes echo {"text":"through pipes"}%%',
+            '%%mcp wires echo {"text":"through wires"}%%',
+          ].join('\n'),
+          {
+            system: 'You are word-system.',
+            mcp_servers: [
+              stdioServer('pipes'),
+              httpServer('wires', rig.model.url),
+              brokenServer('gone'),
+            ],
+            skills: [SKILL],
+          },
+        );
+        const first = await rig.finish(session);
+        expect(first).toMatchObject({ terminal: { type: 'exit', code: 0 } });
+        expect(first.output).toContain('wrote it');
+        expect(first.output).toContain('echo through pipes with a secret of 23 characters');
+        expect(first.output).toContain('echo through wires with a secret of 32 characters');
+        expect(first.output).toMatch(/I was sent \d+ messages with word-system word-apple/);
+        expect(requestsWith('word-apple').some(({ text }) => text.includes('word-skill'))).toBe(
+          true,
+        );
+
+        await rig.prompt(session, '/word-banana %%skill juggling%% %%shell cat note.txt%%');
+        const second = await rig.finish(session, first.terminal?.id);
+        expect(second).toMatchObject({ terminal: { type: 'exit', code: 0 } });
+        expect(second.output).toContain('hello from the first turn');
+        expect(second.output).toMatch(/with word-system word-apple( word-skill)? word-banana/);
+
+        // The whole of it again, and from the middle on.
+        const replayed = await session.events();
+        expect(replayed.filter(({ turn }) => turn === 1)).toEqual(
+          first.events.filter(({ turn }) => turn === 1),
+        );
+        const middle = first.events[Math.floor(first.events.length / 2)]?.id ?? 0;
+        expect(await session.events(middle)).toEqual([
+          replayed[0],
+          ...replayed.filter(({ id = 0 }) => id > middle),
+        ]);
+        expect(outputOf(replayed)).not.toContain(MODEL_KEY);
+        expect(rig.model.requests.every(({ authorized }) => authorized)).toBe(true);
+        // The relay told of every name that was looked up in vain.
+        expect(refusals(session.id).filter((name) => !HARMLESS.includes(name))).toEqual([]);
+      },
+      INSTALL_LIMIT_MS,
+    );
+
+    test('fails readably when its key is refused', async () => {
+      const begun = Date.now();
+      const session = await start(cli, 'word-refused %%fault 401%%');
+      const { terminal, output } = await rig.finish(session);
+      expect(terminal).toMatchObject({ type: 'exit', code: expect.any(Number) });
+      expect(terminal?.code).toBeGreaterThan(0);
+      expect(terminal?.code).toBeLessThan(128);
+      expect(output).toMatch(/scripted failure 401|401/);
+      const { body } = await rig.service.http.get(`/sessions/${session.id}`);
+      expect(body).toMatchObject({ status: 'failed', exit_code: terminal?.code });
+      expect(body['error']).toMatch(/401/);
+      expect(Date.now() - begun).toBeLessThan(30_000);
+    });
+
+    test('ends at once, with everything that it started, when it is terminated', async () => {
+      const mark = `31${Math.floor(Math.random() * 1e8)}`;
+      const session = await start(cli, `word-long %%shell sleep ${mark} & sleep ${mark}%%`, {
+        mcp_servers: [stdioServer('pipes')],
+      });
+      const terminated: { at?: number } = {};
+      const watch = (async () => {
+        while (processesWith(mark).length < 2) await delay(50);
+        terminated.at = Date.now();
+        const answer = await rig.service.http.post(`/sessions/${session.id}/terminate`);
+        expect(answer.status).toBe(200);
+        while (processesWith(mark).length > 0) await delay(20);
+        return Date.now() - terminated.at;
+      })();
+      const events = await readEvents(rig.streamUrl(session.id), rig.service.token);
+      expect(terminalOf(events)).toMatchObject({ type: 'terminated' });
+      expect(await watch).toBeLessThan(2000);
+    });
+  });
+}
+
+/** Names that a program asks for whatever it is told, and does well without. */
+const HARMLESS = ['registry.npmjs.org'];
+
+function refusals(sessionId: string): string[] {
+  const pattern = new RegExp(`Sandbox ${sessionId} was refused \\\\"([^"\\\\]+)`, 'g');
+  return [...rig.service.logs().matchAll(pattern)].map(([, name = '']) => name);
+}
+
+/** Processes of this machine, however deep in namespaces, that have the mark in their arguments as a word. */
+function processesWith(mark: string): number[] {
+  return readdirSync('/proc')
+    .map(Number)
+    .filter((pid) => {
+      try {
+        const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+        return words[0] === 'sleep' && words.includes(mark);
+      } catch {
+        return false;
+      }
+    });
+}

@@ -1,0 +1,49 @@
+import { typesOf } from './anthropic.js';
+import type { Conversation, Message, Reply } from './conversation.js';
+
+interface Request {
+  messages: { role: string; content?: string | { text?: string }[] | null }[];
+  tools?: {
+    function: { name: string; parameters?: { properties?: Record<string, { type?: string }> } };
+  }[];
+}
+
+const ROLES: readonly string[] = ['user', 'assistant', 'tool'] satisfies Message['role'][];
+
+export function read(body: unknown): Conversation {
+  const { messages, tools = [] } = body as Request;
+  return {
+    messages: messages.map(({ role, content }) => ({
+      role: ROLES.includes(role) ? (role as Message['role']) : 'system',
+      text:
+        typeof content === 'string' ? content : (content ?? []).map((part) => part.text).join('\n'),
+    })),
+    tools: tools.map(({ function: { name, parameters } }) => ({
+      name,
+      parameters: typesOf(parameters?.properties),
+    })),
+  };
+}
+
+export function stream(reply: Reply, model: string): [event: string, data: unknown][] {
+  const chunk = (delta: unknown, finish: string | null) => ({
+    id: 'chatcmpl-1',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model,
+    choices: [{ index: 0, delta, finish_reason: finish }],
+  });
+  const call = reply.kind === 'call' && {
+    index: 0,
+    id: `call_${Date.now()}`,
+    type: 'function',
+    function: { name: reply.tool.name, arguments: JSON.stringify(reply.input) },
+  };
+  const delta = reply.kind === 'text' ? { content: reply.text } : { tool_calls: [call] };
+  const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+  return [
+    ['', chunk({ role: 'assistant', ...delta }, null)],
+    ['', { ...chunk({}, reply.kind === 'text' ? 'stop' : 'tool_calls'), usage }],
+    ['', '[DONE]'],
+  ];
+}

@@ -1,0 +1,43 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe } from '@jest/globals';
+import type { AgentRuntime } from '../../../src/runtimes/agent-runtime.js';
+import { RUNTIMES } from '../../../src/runtimes/runtimes.module.js';
+import { folderName } from '../../../src/sandboxes/local/programs/ensure-programs.js';
+import { describeWith } from '../../support/requirements.js';
+import { TEST_CACHE } from './rig.js';
+
+/** A model for each runtime that the scripted endpoint plays. */
+const MODELS: Readonly<Record<string, string>> = {
+  anthropic: 'claude-scripted',
+  openai: 'gpt-scripted',
+  google: 'gemini-scripted',
+  opencode: 'anthropic/claude-scripted',
+};
+
+/** `install`: what is missing is installed; `skip`: none of it is run; else what is in the cache is. */
+const MODE = process.env.AGENT_CLI_TESTS;
+
+export interface Cli {
+  runtime: AgentRuntime;
+  provider: string;
+  model: string;
+}
+
+export const CLIS: readonly Cli[] = RUNTIMES.filter(({ programs }) => programs.length > 0).map(
+  (runtime) => {
+    const model = MODELS[runtime.provider];
+    if (model === undefined) throw new Error(`no scripted model for ${runtime.provider}`);
+    return { runtime, provider: runtime.provider, model };
+  },
+);
+
+/** `describe` where the CLI may be used; else skipped, with the reason in the name. */
+export function describeCli(cli: Cli, body: () => void): void {
+  const cached = existsSync(join(TEST_CACHE, 'programs', folderName(cli.runtime.programs)));
+  if (MODE === 'install' || (MODE !== 'skip' && cached)) {
+    describeWith(['bubblewrap'], cli.provider, body);
+  } else {
+    describe.skip(`${cli.provider} [left to npm run test:runtimes]`, body);
+  }
+}
