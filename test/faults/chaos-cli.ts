@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { type ChaosReport, runChaos } from './chaos.js';
+import { measureLatency } from './latency.js';
 import { runRolling } from './rolling.js';
 
 const { values } = parseArgs({
@@ -9,6 +10,7 @@ const { values } = parseArgs({
     sessions: { type: 'string', default: '12' },
     readers: { type: 'string', default: '3' },
     rolling: { type: 'boolean', default: false },
+    latency: { type: 'boolean', default: false },
   },
 });
 
@@ -16,7 +18,8 @@ const log = (line: string): void => {
   process.stdout.write(`${line}\n`);
 };
 
-process.exitCode = (values.rolling ? await rolling() : await chaos()) ? 0 : 1;
+if (values.latency) await measureLatency(log);
+else process.exitCode = (values.rolling ? await rolling() : await chaos()) ? 0 : 1;
 
 async function chaos(): Promise<boolean> {
   const minutes = Number(values.minutes);

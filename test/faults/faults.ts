@@ -85,6 +85,7 @@ export class Faults {
   }
 
   private async strike(fault: Fault): Promise<void> {
+    this.takeovers.disturb();
     await fault.strike();
     this.counts.set(fault.name, (this.counts.get(fault.name) ?? 0) + 1);
   }
@@ -111,7 +112,7 @@ export class Faults {
         if (well.length === 0) return;
         const target = this.random.pick(well);
         this.busy.add(target);
-        const mended = work(target, name).finally(() => {
+        const mended = work(target).finally(() => {
           this.busy.delete(target);
           this.mending.delete(mended);
         });
@@ -120,16 +121,21 @@ export class Faults {
     };
   }
 
-  private async kill(target: ServiceProcess, name = 'kill -9'): Promise<void> {
+  /** Whether there was something else that could have been in the way from the beginning. */
+  private kindOf(kind: string): string {
+    return this.busy.size > 1 ? `${kind}, and more` : kind;
+  }
+
+  private async kill(target: ServiceProcess): Promise<void> {
     const ended = target.ended();
-    await this.takeovers.during(name, target.pid, () => target.signal('SIGKILL'));
+    await this.takeovers.during(this.kindOf('kill -9'), target.pid, () => target.signal('SIGKILL'));
     await ended;
     await delay(this.random.between(0, 3_000));
     await this.comeBack(target);
   }
 
   private async stop(target: ServiceProcess): Promise<void> {
-    await this.takeovers.during('SIGTERM', target.pid, () => target.signal('SIGTERM'));
+    await this.takeovers.during(this.kindOf('SIGTERM'), target.pid, () => target.signal('SIGTERM'));
     const ended = target.ended();
     const timer = setTimeout(() => target.signal('SIGKILL'), 30_000);
     await ended;
@@ -139,7 +145,9 @@ export class Faults {
 
   private async freeze(target: ServiceProcess, milliseconds: number): Promise<void> {
     if (milliseconds > LEASE_SECONDS * 1000)
-      await this.takeovers.during('SIGSTOP', target.pid, () => target.signal('SIGSTOP'));
+      await this.takeovers.during(this.kindOf('SIGSTOP'), target.pid, () =>
+        target.signal('SIGSTOP'),
+      );
     else target.signal('SIGSTOP');
     await delay(milliseconds);
     target.signal('SIGCONT');
@@ -169,4 +177,4 @@ export class Faults {
   }
 }
 
-type Blow = (target: ServiceProcess, name: string) => Promise<void>;
+type Blow = (target: ServiceProcess) => Promise<void>;
