@@ -4,3 +4,6 @@ export { Environments1763700000002 } from './environments.js';
 export { Agents1763700000003 } from './agents.js';
 export { SessionsAndTurns1763700000004 } from './sessions-and-turns.js';
 export { EventLog1763700000005 } from './event-log.js';
+export { Workers1763700000010 } from './workers.js';
+export { IdempotencyKeys1763700000011 } from './idempotency-keys.js';
+export { SandboxReapers1763700000012 } from './sandbox-reapers.js';

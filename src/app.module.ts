@@ -15,6 +15,8 @@ import { EnvironmentsModule } from './environments/environments.module.js';
 import { EventLogModule } from './event-log/event-log.module.js';
 import { HealthModule } from './health/health.module.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
+import { OpenApiModule } from './openapi/openapi.module.js';
+import { MetricsModule } from './metrics/metrics.module.js';
 import { RunnerModule } from './runner/runner.module.js';
 import { RuntimesModule } from './runtimes/runtimes.module.js';
 import { SandboxesModule } from './sandboxes/sandboxes.module.js';
@@ -38,6 +40,7 @@ export class AppModule {
         DatabaseModule.at(options.databaseUrl),
         EventEmitterModule.forRoot(),
         ScheduleModule.forRoot(),
+        MetricsModule,
         SecretsModule,
         RuntimesModule,
         SandboxesModule,
@@ -46,10 +49,11 @@ export class AppModule {
         EnvironmentsModule,
         AgentsModule,
         SessionsModule,
-        StreamingModule,
+        ...(options.config.role === 'worker' ? [] : [StreamingModule]),
         ...(options.config.role === 'api' ? [] : [RunnerModule]),
         MaintenanceModule,
         HealthModule,
+        OpenApiModule,
       ],
       providers: [
         { provide: Clock, useClass: SystemClock },

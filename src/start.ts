@@ -1,91 +1,56 @@
 import { mkdir } from 'node:fs/promises';
 import { ConsoleLogger, type INestApplication, Logger, type LogLevel } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
-import { AppModule } from './app.module.js';
 import { Accounts, type IssuedToken } from './auth/accounts.js';
-import { createHttpAdapter } from './common/http/adapter.js';
-import { KnownRoutes } from './common/http/known-routes.js';
 import { type AppConfig, loadConfig } from './config/app-config.js';
 import type { Environment } from './config/parse.js';
-import { lockDataDir } from './database/embedded/data-dir-lock.js';
-import { startEmbeddedPostgres } from './database/embedded/embedded-postgres.js';
+import { createApp } from './create-app.js';
 import { migrate } from './database/migrate.js';
-
-const SHUTDOWN_LIMIT_MS = 20_000;
+import { Readiness } from './health/readiness.js';
+import { openDatabase } from './open-database.js';
+import { onStopSignal } from './stop-signals.js';
 
 /** Starts the process in its role and stays until a signal. @throws Error with one line for the operator. */
 export async function start(env: Environment): Promise<void> {
   const config = loadConfig(env);
+  const logger = createLogger(config);
   await mkdir(config.dataDir, { recursive: true, mode: 0o755 });
-  const database = await openDatabase(config);
+  const database = await openDatabase(config, logger);
+  let app: INestApplication | undefined;
   try {
-    await migrate(database.url);
-    const app = await createApp(config, database.url);
+    await migrate(database.url).catch((error: unknown) => {
+      throw new Error(`The database cannot be used: ${reasonOf(error)}`, { cause: error });
+    });
+    app = await createApp(config, database.url);
+    // What was logged until here is of interest only where this point is reached: else there is one line that says why.
+    app.useLogger(logger);
+    app.flushLogs();
     await app.listen(config.port, config.host);
-    const firstToken = await app.get(Accounts).ensureFirstUser();
+    // Who runs a worker does not look for a token in its output.
+    const firstToken =
+      config.role === 'worker' ? undefined : await app.get(Accounts).ensureFirstUser();
+    const running = app;
     onStopSignal(async () => {
       database.stopping();
+      // Before anything else ends: whoever balances requests sends no more.
+      running.get(Readiness).drain();
       try {
-        await app.close();
+        await running.close();
       } finally {
         await database.stop();
       }
     });
     announce(await app.getUrl(), firstToken);
   } catch (error) {
+    await app?.close().catch(() => undefined);
     await database.stop();
     throw error;
   }
 }
 
-/** Builds the application without listening. */
-export async function createApp(config: AppConfig, databaseUrl: string): Promise<INestApplication> {
-  const routes = new KnownRoutes();
-  const app = await NestFactory.create(
-    AppModule.of({ config, databaseUrl, routes }),
-    createHttpAdapter({ routes, bodyLimitBytes: config.bodyLimitBytes }),
-    { bodyParser: false, abortOnError: false, logger: createLogger(config) },
-  );
-  app.setGlobalPrefix(config.apiPrefix, {
-    exclude: ['healthz', 'readyz', 'openapi.json', 'docs'],
-  });
-  return app;
-}
-
-/**
- * The configured database, or an own PostgreSQL in the data folder. Services that share a configured database may share
- * a data folder, too; an own one serves a single process.
- */
-async function openDatabase(config: AppConfig): Promise<OpenDatabase> {
-  if (config.databaseUrl !== undefined) {
-    return { url: config.databaseUrl, stopping: () => undefined, stop: async () => undefined };
-  }
-  const lock = await lockDataDir(config.dataDir);
-  try {
-    const logger = createLogger(config);
-    const postgres = await startEmbeddedPostgres({
-      dataDir: config.dataDir,
-      log: (line) => logger.log(line, 'Database'),
-    });
-    return {
-      url: postgres.url,
-      stopping: () => lock.stopping(),
-      stop: async () => {
-        await postgres.stop();
-        await lock.release();
-      },
-    };
-  } catch (error) {
-    await lock.release();
-    throw error;
-  }
-}
-
-interface OpenDatabase {
-  url: string;
-  /** A service that starts on the same folder from now on waits instead of failing. */
-  stopping(): void;
-  stop(): Promise<void>;
+/** node-postgres tries every address of a name, and then says nothing but that all failed. */
+function reasonOf(error: unknown): string {
+  if (error instanceof AggregateError) return error.errors.map(reasonOf).join(', ');
+  return error instanceof Error ? error.message : String(error);
 }
 
 function createLogger(config: AppConfig): ConsoleLogger {
@@ -106,24 +71,4 @@ function announce(url: string, firstToken: IssuedToken | undefined): void {
         `  ${firstToken.token}\n\n`,
     );
   }
-}
-
-/** The first signal stops in order and in bounded time; a second one stops at once. */
-function onStopSignal(stop: () => Promise<void>): void {
-  let stopping = false;
-  const handle = (): void => {
-    if (stopping) process.exit(1);
-    stopping = true;
-    setTimeout(() => process.exit(1), SHUTDOWN_LIMIT_MS).unref();
-    stop().then(
-      () => process.exit(0),
-      (error: unknown) => {
-        new Logger('Service').error(error);
-        process.exit(1);
-      },
-    );
-  };
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, handle);
-  // Started by a wrapper over IPC: when the wrapper is gone, nobody else will stop this process.
-  process.on('disconnect', handle);
 }

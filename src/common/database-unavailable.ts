@@ -1,5 +1,8 @@
-/** SQLSTATEs that say "not now": connection exceptions, too many connections, shutdown, crash, start-up. */
-const SQLSTATES = /^(08...|53300|57P0[1235])$/;
+/**
+ * SQLSTATEs that say "not now": connection exceptions, out of disk, memory or connections, shutdown, crash, start-up, a
+ * server that is a standby for the moment, a statement that took too long or was in the way of another one.
+ */
+const SQLSTATES = /^(08...|53[0-3]00|57P0[1235]|25006|25P0[34]|57014|55P03|40001|40P01)$/;
 const NODE_CODES = new Set([
   'ECONNREFUSED',
   'ECONNRESET',
@@ -10,9 +13,9 @@ const NODE_CODES = new Set([
   'ENOTFOUND',
   'EAI_AGAIN',
 ]);
-/** node-postgres has no codes for these. */
+/** node-postgres has no codes for these; the last one's, 55000, says too many other things. */
 const MESSAGES =
-  /^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|Client was closed|Cannot use a pool after calling end|not queryable|Query read timeout)/;
+  /^(Connection terminated|Client has encountered a connection error|timeout exceeded when trying to connect|Client was closed|Cannot use a pool after calling end|not queryable|Query read timeout|database ".*" is not currently accepting connections)/;
 
 /** Does this error say that PostgreSQL cannot be reached at the moment, rather than that a statement is wrong? */
 export function isDatabaseUnavailable(error: unknown): boolean {

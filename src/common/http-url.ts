@@ -1,4 +1,4 @@
-const MAX_LENGTH = 2_048;
+export const MAX_URL_LENGTH = 2_048;
 
 /**
  * What keeps a text from being the address of something that a sandbox may be sent to: `http` or `https`, and no user
@@ -6,7 +6,7 @@ const MAX_LENGTH = 2_048;
  * @returns one sentence for the client, or `undefined` when all is well.
  */
 export function httpUrlProblem(text: string): string | undefined {
-  if (text.length > MAX_LENGTH) return `A URL has at most ${MAX_LENGTH} characters`;
+  if (text.length > MAX_URL_LENGTH) return `A URL has at most ${MAX_URL_LENGTH} characters`;
   if (/[\s\\]/.test(text) || !URL.canParse(text)) return 'Must be an absolute URL';
   const url = new URL(text);
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {

@@ -43,6 +43,8 @@ export class AppConfig {
   readonly sessionLimit!: number;
   readonly workerConcurrency!: number;
   readonly leaseSeconds!: number;
+  /** After this long without a worker, the sandboxes of a host and what runs in them are given up. */
+  readonly hostLostSeconds!: number;
   readonly heartbeatSeconds!: number;
   readonly staleAfterSeconds!: number;
   readonly logRetentionDays!: number;
@@ -95,6 +97,7 @@ export function loadConfig(env: Environment): AppConfig {
       max: 10_000,
     }),
     leaseSeconds: read.seconds('LEASE_SECONDS', 15, { min: 0.5, max: 3600 }),
+    hostLostSeconds: read.seconds('HOST_LOST_SECONDS', 300, { min: 1, max: 31_536_000 }),
     heartbeatSeconds: read.seconds('HEARTBEAT_SECONDS', 15, { min: 0.05, max: 3600 }),
     staleAfterSeconds: read.seconds('STALE_AFTER_SECONDS', 600, { min: 0.1, max: 86_400 }),
     logRetentionDays: read.integer('LOG_RETENTION_DAYS', 30, { min: 1, max: 36_500 }),

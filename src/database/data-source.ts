@@ -1,17 +1,19 @@
-import pg from 'pg';
+import { types as postgresTypes } from 'pg';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import * as migrations from '../../migrations/index.js';
 import { formatTimestamp } from './timestamps.js';
 
 const TIMESTAMPTZ = 1184;
 const INT8 = 20;
+/** What waits for a table's lock makes everybody after it wait, too. */
+const MIGRATION_LOCK_MS = 2_000;
 
 /** node-postgres's parsers, but timestamps stay text with microseconds and bigints (all ours fit) become numbers. */
 const types = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') => {
     if (oid === TIMESTAMPTZ) return formatTimestamp;
     if (oid === INT8) return Number;
-    return pg.types.getTypeParser(oid, format);
+    return postgresTypes.getTypeParser(oid, format);
   },
 };
 
@@ -23,6 +25,8 @@ export function dataSourceOptions(options: {
   url: string;
   poolSize: number;
   applicationName?: string;
+  /** Changes the schema: takes as long as it takes, but does not keep others waiting behind its locks. */
+  migrates?: boolean;
 }): DataSourceOptions {
   return {
     type: 'postgres',
@@ -36,12 +40,18 @@ export function dataSourceOptions(options: {
     migrationsTransactionMode: 'each',
     extra: {
       types,
-      options: '-c TimeZone=UTC',
-      query_timeout: 60_000,
       keepAlive: true,
-      // A statement that outlives its client must not hold locks for ever.
-      statement_timeout: 60_000,
-      idle_in_transaction_session_timeout: 30_000,
+      keepAliveInitialDelayMillis: 10_000,
+      ...(options.migrates
+        ? { options: `-c TimeZone=UTC -c lock_timeout=${MIGRATION_LOCK_MS}` }
+        : {
+            options: '-c TimeZone=UTC',
+            // A connection whose peer vanished without a word is only noticed by waiting for it.
+            query_timeout: 20_000,
+            // A statement that outlives its client must not hold locks for ever.
+            statement_timeout: 30_000,
+            idle_in_transaction_session_timeout: 30_000,
+          }),
     },
   };
 }

@@ -1,10 +1,12 @@
 import { EventEmitter } from 'node:events';
+import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Injectable, Logger, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
-import pg from 'pg';
+import { Client } from 'pg';
 import { DatabaseUrl } from './database-url.js';
 
-const PING_MS = 10_000;
+const PING_MS = 5_000;
+const END_MS = 1_000;
 const RETRY_MS = [100, 250, 500, 1_000, 2_000];
 
 /**
@@ -17,7 +19,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
   private readonly channels = new Map<string, Set<(payload: string) => void>>();
   private readonly gaps = new EventEmitter<{ gap: [] }>().setMaxListeners(0);
   private readonly closing = new AbortController();
-  private client: pg.Client | undefined;
+  private client: Client | undefined;
   private loop: Promise<void> | undefined;
 
   constructor(private readonly url: DatabaseUrl) {}
@@ -28,7 +30,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
 
   async onApplicationShutdown(): Promise<void> {
     this.closing.abort();
-    await this.client?.end().catch(() => undefined);
+    if (this.client) await endSoon(this.client);
     await this.loop;
   }
 
@@ -64,9 +66,10 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
   }
 
   private async listen(connected: () => void): Promise<void> {
-    const client = new pg.Client({
+    const client = new Client({
       connectionString: this.url.value,
       connectionTimeoutMillis: 5_000,
+      query_timeout: PING_MS,
       keepAlive: true,
       application_name: 'agent-session-service listener',
     });
@@ -91,20 +94,29 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
     } finally {
       ended.abort();
       this.client = undefined;
-      await client.end().catch(() => undefined);
+      await endSoon(client);
     }
   }
 
   /** A peer that vanished without a word is only noticed by talking to it. */
-  private async ping(client: pg.Client, signal: AbortSignal): Promise<void> {
+  private async ping(client: Client, signal: AbortSignal): Promise<void> {
     for (;;) {
       await delay(PING_MS, undefined, { signal });
-      await Promise.race([
-        client.query('SELECT 1'),
-        delay(PING_MS, undefined, { signal }).then(() => {
-          throw new Error('no answer to a ping');
-        }),
-      ]);
+      await client.query('SELECT 1');
     }
   }
+}
+
+/** A polite end takes a peer that answers; otherwise the socket is dropped. */
+async function endSoon(client: Client): Promise<void> {
+  const limit = new AbortController();
+  const ended = client
+    .end()
+    .catch(() => undefined)
+    .finally(() => limit.abort());
+  const late = delay(END_MS, undefined, { signal: limit.signal }).then(
+    () => (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy(),
+    () => undefined,
+  );
+  await Promise.race([ended, late]);
 }

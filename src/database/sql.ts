@@ -1,11 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import type { Pool, PoolClient, QueryResultRow } from 'pg';
 import { DataSource } from 'typeorm';
+import { isDatabaseUnavailable } from '../common/database-unavailable.js';
 
 /** A statement with a name: prepared once on each connection, and then cheap. The same name means the same text. */
 export interface Statement {
   readonly name: string;
   readonly text: string;
+  /** How long to wait for the answer, if not as long as usual. It may be carried out all the same. */
+  readonly timeoutMs?: number;
 }
 
 /** Runs statements, on the pool or inside a transaction. */
@@ -25,7 +28,7 @@ export class Sql implements SqlExecutor {
     statement: Statement,
     values: readonly unknown[] = [],
   ): Promise<Row[]> {
-    return (await this.pool.query<Row>({ ...statement, values: [...values] })).rows;
+    return (await this.pool.query<Row>(queryOf(statement, values))).rows;
   }
 
   /** Runs `work` in one READ COMMITTED transaction; rolls back when it throws. Nothing slow belongs inside. */
@@ -43,9 +46,13 @@ export class Sql implements SqlExecutor {
       await client.query('COMMIT');
       return result;
     } catch (error) {
-      await client.query('ROLLBACK').catch((failure: Error) => {
-        broken = failure;
-      });
+      // Behind a statement that is not answered, neither would a ROLLBACK be: the end of the connection does the same.
+      if (error instanceof Error && isDatabaseUnavailable(error)) broken = error;
+      else {
+        await client.query('ROLLBACK').catch((failure: Error) => {
+          broken = failure;
+        });
+      }
       throw error;
     } finally {
       client.off('error', onLost);
@@ -63,6 +70,10 @@ function executorOn(client: PoolClient): SqlExecutor {
     query: async <Row extends QueryResultRow>(
       statement: Statement,
       values: readonly unknown[] = [],
-    ) => (await client.query<Row>({ ...statement, values: [...values] })).rows,
+    ) => (await client.query<Row>(queryOf(statement, values))).rows,
   };
+}
+
+function queryOf({ name, text, timeoutMs }: Statement, values: readonly unknown[]) {
+  return { name, text, values: [...values], query_timeout: timeoutMs };
 }

@@ -13,12 +13,12 @@ export interface PackageSpec {
   version?: string;
 }
 
-const MAX_PACKAGES = 256;
-const MAX_TEXT = 214;
+export const MAX_PACKAGES = 256;
+export const MAX_PACKAGE_TEXT = 214;
 /** `libc6:amd64`, `@scope/name`, `requests[socks]`, `golang.org/x/tools/gopls`; never an option, a path or a shell word. */
-const NAME = /^@?[A-Za-z0-9][A-Za-z0-9._+~:/[\],-]*$/;
+export const PACKAGE_NAME = /^@?[A-Za-z0-9][A-Za-z0-9._+~:/[\],-]*$/;
 /** `1.7`, `1:2.3-4+deb12u1`, `latest`, `^5.9.0`, `~>2.0`, `>=1.2,<2`. */
-const VERSION = /^[A-Za-z0-9^~<>=!*][A-Za-z0-9._+~:^<>=!*,-]*$/;
+export const PACKAGE_VERSION = /^[A-Za-z0-9^~<>=!*][A-Za-z0-9._+~:^<>=!*,-]*$/;
 const SHORT_FORM = 'Must be a package such as "jq", "npm:typescript" or "pip:requests@2.32.3"';
 
 /** The body's `packages` → what is wrong with them, with places. */
@@ -60,15 +60,19 @@ function memberProblems(item: Readonly<Record<string, unknown>>): ValidationItem
           : [problem('enum', `Must be one of ${PACKAGE_MANAGERS.join(', ')}`, ['manager'])]),
     ...(name === undefined
       ? [problem('missing', 'Field required', ['name'])]
-      : textProblems('name', name, NAME)),
-    ...(version === undefined ? [] : textProblems('version', version, VERSION)),
+      : textProblems('name', name, PACKAGE_NAME)),
+    ...(version === undefined ? [] : textProblems('version', version, PACKAGE_VERSION)),
   ];
 }
 
 function textProblems(member: string, value: unknown, shape: RegExp): ValidationItem[] {
   if (typeof value !== 'string') return [problem('string_type', 'Must be a string', [member])];
-  if (value.length > MAX_TEXT) {
-    return [problem('string_too_long', `Must not be longer than ${MAX_TEXT} characters`, [member])];
+  if (value.length > MAX_PACKAGE_TEXT) {
+    return [
+      problem('string_too_long', `Must not be longer than ${MAX_PACKAGE_TEXT} characters`, [
+        member,
+      ]),
+    ];
   }
   const ok = shape.test(value) && !value.split('/').includes('..');
   return ok ? [] : [problem('string_pattern_mismatch', `Not a package ${member}`, [member])];

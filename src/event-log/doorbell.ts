@@ -14,9 +14,9 @@ export interface ProcessEvents {
   /** The state of this session or of one of its turns changed, here or elsewhere. */
   'session.changed': { sessionId: string };
   /** There may be something to do for a worker: a turn, a termination, a sandbox to destroy. */
-  'work.rang': Record<never, never>;
+  'work.rang': Record<string, never>;
   /** Notifications of other processes may have been missed: look again. */
-  'bells.missed': Record<never, never>;
+  'bells.missed': Record<string, never>;
 }
 
 const SESSIONS = 'session_events';

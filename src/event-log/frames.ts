@@ -24,9 +24,16 @@ export function encodeRow(row: LogRow): Frame {
   return { id: row.id, turn: row.turn, isOutput, bytes: encodeEvent(event, row.id) };
 }
 
+/** What many clients take for the end of a line though the format does not; JSON escapes the other ones itself. */
+const LINE_BREAKS = /[\u0085\u2028\u2029]/g;
+
 /** @param id the `id:` line; left out, there is none and the client's cursor stays where it is. */
 export function encodeEvent(event: object, id?: number): Buffer {
-  return Buffer.from(`${id === undefined ? '' : `id: ${id}\n`}data: ${JSON.stringify(event)}\n\n`);
+  const json = JSON.stringify(event).replace(
+    LINE_BREAKS,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+  return Buffer.from(`${id === undefined ? '' : `id: ${id}\n`}data: ${json}\n\n`);
 }
 
 export const HEARTBEAT = Buffer.from(': heartbeat\n\n');

@@ -44,7 +44,11 @@ export class LogPartitions {
     const oldestKept = (await this.today()) - this.config.logRetentionDays * DAY_MS;
     const expired = (await this.names()).filter((name) => dayOf(name) < oldestKept);
     for (const name of expired) {
-      await this.sql.query({ name: '', text: `DROP TABLE IF EXISTS ${name}` });
+      // Whoever waits for the log's lock makes all readers and writers wait behind it: better to come back later.
+      await this.sql.transaction(async (sql) => {
+        await sql.query({ name: '', text: `SET LOCAL lock_timeout = '1s'` });
+        await sql.query({ name: '', text: `DROP TABLE IF EXISTS ${name}` });
+      });
     }
     return expired;
   }

@@ -24,12 +24,15 @@ export interface StageEvent {
   message?: string;
 }
 
-export type StageName =
-  | 'create_sprite'
-  | 'network_policy'
-  | 'env_file'
-  | 'git_credentials'
-  | 'provision_setup'
-  | 'mcp_config'
-  | 'skills'
-  | 'runtime_start';
+/** In the order in which they run. */
+export const STAGE_NAMES = [
+  'create_sprite',
+  'network_policy',
+  'env_file',
+  'git_credentials',
+  'provision_setup',
+  'mcp_config',
+  'skills',
+  'runtime_start',
+] as const;
+export type StageName = (typeof STAGE_NAMES)[number];

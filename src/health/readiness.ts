@@ -1,11 +1,16 @@
-import { type BeforeApplicationShutdown, Injectable } from '@nestjs/common';
+import { Injectable } from '@nestjs/common';
 
 /** Whether this process still takes traffic. */
 @Injectable()
-export class Readiness implements BeforeApplicationShutdown {
-  draining = false;
+export class Readiness {
+  private stopping = false;
 
-  beforeApplicationShutdown(): void {
-    this.draining = true;
+  get draining(): boolean {
+    return this.stopping;
+  }
+
+  /** The process is on its way out. */
+  drain(): void {
+    this.stopping = true;
   }
 }

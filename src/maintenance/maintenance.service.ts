@@ -1,6 +1,7 @@
 import { Injectable, Logger, type OnModuleInit } from '@nestjs/common';
 import { Cron, Interval } from '@nestjs/schedule';
 import { LogPartitions } from '../event-log/log-partitions.js';
+import { IdempotencyRepository } from '../sessions/idempotency.repository.js';
 import { StaleTurns } from './stale-turns.repository.js';
 
 /** What has to happen by the clock. Every process does it; each task is safe beside itself elsewhere. */
@@ -12,6 +13,7 @@ export class MaintenanceService implements OnModuleInit {
   constructor(
     private readonly partitions: LogPartitions,
     private readonly staleTurns: StaleTurns,
+    private readonly idempotency: IdempotencyRepository,
   ) {}
 
   /** Without today's partition nothing can be logged. */
@@ -26,6 +28,11 @@ export class MaintenanceService implements OnModuleInit {
       const dropped = await this.partitions.dropExpired();
       if (dropped.length > 0) this.logger.log(`Purged the log: ${dropped.join(', ')}`);
     });
+  }
+
+  @Cron('0 47 * * * *', { waitForCompletion: true })
+  async purgeIdempotencyKeys(): Promise<void> {
+    await this.attempt('Idempotency keys', () => this.idempotency.purge());
   }
 
   @Interval(500)

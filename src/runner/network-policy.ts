@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import type { NetworkPolicy } from '../sandboxes/sandbox-driver.js';
 import type { TurnPlan } from './turn-plan.js';
 
@@ -23,7 +24,10 @@ export async function networkPolicyOf(
       : []),
     ...(networking.allow_package_managers ? await packageHosts() : []),
   ];
-  return { mode: 'limited', allowedHosts: [...new Set(hosts.map((host) => host.toLowerCase()))] };
+  // A sandbox reaches names. An address is the operator's gateway, which needs no permission, or out of reach: a clone
+  // from it fails in git's own words.
+  const names = hosts.filter((host) => isIP(host.replace(/^\[|\]$/g, '')) === 0);
+  return { mode: 'limited', allowedHosts: [...new Set(names.map((host) => host.toLowerCase()))] };
 }
 
 function hostOf(url: string): string {

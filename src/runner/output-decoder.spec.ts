@@ -82,7 +82,7 @@ describe('OutputDecoder', () => {
       ['-abcdefghXY-', '-[redacted]-'],
       ['-abcdefghX-', '-[redacted]X-'],
     ] as const) {
-      const pieces = [...text].map((character): Piece => ['stdout', character]);
+      const pieces = Array.from(text, (character): Piece => ['stdout', character]);
       expect(decode(pieces, secrets).stdout).toBe(expected);
     }
   });

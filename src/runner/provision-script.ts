@@ -16,7 +16,13 @@ type Manager = PackageSpec['manager'];
 /** All but apt install into the agent's own ~/.local, so that the agent can go on with them. */
 const INSTALLERS: Record<
   Manager,
-  { word(item: PackageSpec): string; command: string; tool: string; debian: string; each?: true }
+  {
+    word: (item: PackageSpec) => string;
+    command: string;
+    tool: string;
+    debian: string;
+    each?: true;
+  }
 > = {
   apt: {
     word: ({ name, version }) => (version ? `${name}=${version}` : name),

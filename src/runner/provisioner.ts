@@ -1,9 +1,9 @@
 import type { Clock } from '../common/clock.js';
 import type { StageEvent, StageName } from '../event-log/log-row.js';
-import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SandboxError } from '../sandboxes/sandbox-error.js';
 import type { TurnProgress } from '../sessions/turn-lease.repository.js';
 import { TurnTimeout } from './interruptions.js';
+import type { TurnSandbox } from './leased-driver.js';
 import { networkPolicyOf } from './network-policy.js';
 import { needsWritableRoot, provisionScript } from './provision-script.js';
 import type { Redactor } from './redactor.js';
@@ -25,7 +25,7 @@ export class StageFailed extends Error {
 interface Step {
   name: StageName;
   when: boolean;
-  run(): Promise<void>;
+  run: () => Promise<void>;
 }
 
 /** Makes a session's sandbox ready for its first turn, stage by stage. */
@@ -34,13 +34,13 @@ export class Provisioner {
     private readonly context: {
       sandboxId: string;
       plan: TurnPlan;
-      driver: SandboxDriver;
+      driver: TurnSandbox;
       redactor: Redactor;
       progress: TurnProgress;
       clock: Clock;
       signal: AbortSignal;
       /** Writes an event to the log, together with the progress. */
-      emit(event: StageEvent): void;
+      emit: (event: StageEvent) => void;
     },
   ) {}
 

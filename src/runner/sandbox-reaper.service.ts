@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import {
   type BeforeApplicationShutdown,
   Inject,
@@ -7,6 +8,7 @@ import {
 } from '@nestjs/common';
 import { AppConfig } from '../config/app-config.js';
 import { Doorbell } from '../event-log/doorbell.js';
+import { Metrics } from '../metrics/metrics.js';
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SANDBOX_DRIVER, SandboxHost } from '../sandboxes/sandbox-host.js';
 import { SandboxesRepository } from './sandboxes.repository.js';
@@ -14,17 +16,23 @@ import { Wakeup } from './wakeup.js';
 import { Worker } from './worker.service.js';
 
 const POLL_MS = 2_000;
-/** How often sandboxes that nobody has on record are looked for, in polls. */
-const ORPHANS_EVERY = 30;
+/** How often the records and what there is are compared, in polls. */
+const COMPARE_EVERY = 30;
 const DESTROY_LIMIT_MS = 60_000;
+/** For how long nobody else destroys what this process has taken. */
+const TAKEN_SECONDS = 120;
 const PARALLEL = 4;
 
 /** Destroys the sandboxes that were given up: of ended or deleted sessions, idle for too long, or without a record. */
 @Injectable()
 export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationShutdown {
   private readonly logger = new Logger(SandboxReaper.name);
+  private readonly name = randomUUID();
   private readonly wakeup = new Wakeup();
   private readonly stopping = new AbortController();
+  /** Sandboxes without a record, and records whose sandbox is gone. */
+  private readonly orphans = new Set<string>();
+  private lossesSeen = 0;
   private loop: Promise<void> = Promise.resolve();
   private endSubscription: () => void = () => undefined;
 
@@ -35,7 +43,14 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
     private readonly config: AppConfig,
     private readonly host: SandboxHost,
     @Inject(SANDBOX_DRIVER) private readonly driver: SandboxDriver,
-  ) {}
+    metrics: Metrics,
+  ) {
+    metrics.gauge(
+      'orphans',
+      'Sandboxes without a session and sessions without their sandbox, found on this host and not cleared yet',
+      () => this.orphans.size,
+    );
+  }
 
   onApplicationBootstrap(): void {
     this.endSubscription = this.doorbell.on('work.rang', () => this.wakeup.ring());
@@ -54,23 +69,44 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
       const heard = this.wakeup.heard();
       try {
         await this.repository.doomIdle(this.config.sandbox.idleTtlSeconds);
-        await this.destroyAll(await this.repository.doomed(this.driver.name, this.host.name));
-        if (round % ORPHANS_EVERY === 0) await this.destroyAll(await this.orphans());
+        await this.destroyAll(
+          await this.repository.takeDoomed(this.place, this.name, TAKEN_SECONDS),
+        );
+        // A turn that was taken from this worker may have made a sandbox after it was destroyed.
+        if (round % COMPARE_EVERY === 0 || this.lossesSeen !== this.worker.losses) {
+          this.lossesSeen = this.worker.losses;
+          await this.compare();
+        }
       } catch (error) {
         this.logger.warn(`Sandboxes could not be reaped: ${String(error)}`);
       }
       await this.wakeup.wait(heard, POLL_MS);
     }
+    await this.repository.release(this.name).catch(() => undefined);
   }
 
-  /** A sandbox's record is written before it is made: one that is listed first and not on record then has none. */
-  private async orphans(): Promise<string[]> {
-    const listed = await this.driver.list({ signal: this.stopping.signal });
-    if (listed.length === 0) return [];
-    const known = await this.repository.known(listed);
-    const orphans = listed.filter((id) => !known.has(id));
-    if (orphans.length > 0) this.logger.warn(`Sandboxes without a session: ${orphans.join(', ')}`);
-    return orphans;
+  private get place(): { driver: string; host: string | null } {
+    return { driver: this.driver.name, host: this.host.name };
+  }
+
+  /** Finds what is on record and not there, and what is there and not on record. */
+  private async compare(): Promise<void> {
+    // In this order: a record is written before its sandbox is made and deleted after it is gone, so that what is on
+    // record first and not there then is gone, and what is there first and not on record then has none.
+    const resting = await this.repository.resting(this.place);
+    const there = await this.driver.list({ signal: this.stopping.signal });
+    const known = await this.repository.known(there);
+    const strays = there.filter((id) => !known.has(id));
+    const found = new Set(there);
+    const gone = resting.filter((id) => !found.has(id));
+    this.orphans.clear();
+    for (const id of [...strays, ...gone]) this.orphans.add(id);
+    if (strays.length > 0) this.logger.warn(`Sandboxes without a session: ${strays.join(', ')}`);
+    if (gone.length > 0) {
+      this.logger.warn(`Sessions whose sandbox is gone: ${gone.join(', ')}`);
+      await this.repository.doomResting(gone);
+    }
+    await this.destroyAll([...strays, ...gone]);
   }
 
   private async destroyAll(sandboxIds: readonly string[]): Promise<void> {
@@ -92,6 +128,7 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
       await this.worker.whenIdle(sandboxId);
       await this.driver.destroy({ sandboxId, signal });
       await this.repository.forget(sandboxId);
+      this.orphans.delete(sandboxId);
     } catch (error) {
       this.logger.warn(`Sandbox ${sandboxId} could not be destroyed yet: ${String(error)}`);
     }

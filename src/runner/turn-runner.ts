@@ -9,6 +9,8 @@ import { SandboxError } from '../sandboxes/sandbox-error.js';
 import type { ClaimedTurn, TurnProgress } from '../sessions/turn-lease.repository.js';
 import type { TurnEnd, TurnOutputRepository } from '../sessions/turn-output.repository.js';
 import { Draining, LeaseLost, TurnTimeout } from './interruptions.js';
+import type { Lease } from './lease.js';
+import { leasedDriver, type TurnSandbox } from './leased-driver.js';
 import { OutcomeTracker } from './outcome-tracker.js';
 import { OutputDecoder } from './output-decoder.js';
 import type { OutputWriter, TurnLog } from './output-writer.js';
@@ -43,12 +45,15 @@ export class TurnRunner {
   private readonly log: TurnLog;
   private progress: TurnProgress;
   private readonly deadline: number;
+  private readonly sandbox: TurnSandbox;
   private position: { offset: number; stdout: number; stderr: number };
 
   constructor(
     private readonly parts: TurnRunnerParts,
     private readonly turn: ClaimedTurn,
+    lease: Lease,
   ) {
+    this.sandbox = leasedDriver(parts.driver, lease, this.stop.signal);
     this.log = parts.writer.open(turn);
     this.progress = structuredClone(turn.progress);
     this.deadline = turn.started_ms + turn.timeout * 1000;
@@ -124,7 +129,7 @@ export class TurnRunner {
       await new Provisioner({
         sandboxId: this.sessionId,
         plan,
-        driver: this.parts.driver,
+        driver: this.sandbox,
         redactor,
         progress: this.progress,
         clock: this.parts.clock,
@@ -145,7 +150,7 @@ export class TurnRunner {
     }
     this.stop.signal.throwIfAborted();
     const { command, env, stdin } = plan.runtime.launch(plan.runtimeTurn);
-    await this.parts.driver.launch({
+    await this.sandbox.launch({
       sandboxId: this.sessionId,
       launchId: this.turn.id,
       // Not the stop signal: an aborted launch is killed, but a shutdown must leave the runtime alive. What has to end
@@ -204,11 +209,12 @@ export class TurnRunner {
     const wait = this.deadline + DEADLINE_GRACE_MS - this.parts.clock.now();
     const timer = setTimeout(
       () => {
-        const { driver } = this.parts;
         const signal = this.stop.signal;
-        driver
+        this.sandbox
           .kill({ sandboxId: this.sessionId, launchId: this.turn.id, signal })
-          .catch((error: unknown) => this.logger.warn(`Kill at the deadline: ${String(error)}`));
+          .catch((error: unknown) => {
+            if (!signal.aborted) this.logger.warn(`Kill at the deadline: ${String(error)}`);
+          });
       },
       Math.min(Math.max(0, wait), TIMER_LIMIT_MS),
     );

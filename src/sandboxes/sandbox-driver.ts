@@ -45,7 +45,8 @@ export interface SandboxDriver {
   /**
    * Runs a bash script to its end. `as: 'setup'` may install software (root inside, where the driver can);
    * `as: 'agent'` runs with exactly the agent's rights. The script is fed by stdin or a private file, never by arguments.
-   * A non-zero exit is a result, not an error; abort kills everything the script started.
+   * A non-zero exit is a result, not an error; abort kills everything the script started. One at a time in a sandbox:
+   * a script that a dead process left running is ended first.
    */
   runScript(options: RunScriptOptions): Promise<ScriptResult>;
 

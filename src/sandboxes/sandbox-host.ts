@@ -17,7 +17,7 @@ export class SandboxHost {
 export async function loadHostName(dataDir: string): Promise<string> {
   const path = join(dataDir, 'host-id');
   await mkdir(dataDir, { recursive: true });
-  const draft = `${path}.${process.pid}.new`;
+  const draft = `${path}.${randomUUID()}.new`;
   await writeFile(draft, `${randomUUID()}\n`);
   // link, unlike rename, leaves a name that somebody else made first alone.
   await link(draft, path).catch((error: NodeJS.ErrnoException) => {

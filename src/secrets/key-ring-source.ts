@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { link, mkdir, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { KeyRing } from './key-ring.js';
@@ -18,7 +19,7 @@ export async function loadKeyRing(config: {
 
 async function create(path: string, folder: string): Promise<string> {
   await mkdir(folder, { recursive: true });
-  const draft = `${path}.${process.pid}.new`;
+  const draft = `${path}.${randomUUID()}.new`;
   const file = await open(draft, 'w', 0o600);
   try {
     await file.writeFile(`${KeyRing.generateEntry()}\n`);

@@ -4,6 +4,9 @@ import { AgentsModule } from '../agents/agents.module.js';
 import { EnvironmentsModule } from '../environments/environments.module.js';
 import { Session } from './entities/session.entity.js';
 import { Turn } from './entities/turn.entity.js';
+import { IdempotencyRepository } from './idempotency.repository.js';
+import { LostHostsRepository } from './lost-hosts.repository.js';
+import { QueueMetrics } from './queue-metrics.service.js';
 import { SessionPlans } from './session-plans.repository.js';
 import { SessionPresenter } from './session.presenter.js';
 import { SessionsController } from './sessions.controller.js';
@@ -12,11 +15,15 @@ import { SessionsService } from './sessions.service.js';
 import { StreamStates } from './stream-states.repository.js';
 import { TurnLeaseRepository } from './turn-lease.repository.js';
 import { TurnOutputRepository } from './turn-output.repository.js';
+import { WorkersRepository } from './workers.repository.js';
 
 @Module({
   imports: [TypeOrmModule.forFeature([Session, Turn]), AgentsModule, EnvironmentsModule],
   controllers: [SessionsController],
   providers: [
+    IdempotencyRepository,
+    LostHostsRepository,
+    QueueMetrics,
     SessionPlans,
     SessionPresenter,
     SessionsRepository,
@@ -24,7 +31,17 @@ import { TurnOutputRepository } from './turn-output.repository.js';
     StreamStates,
     TurnLeaseRepository,
     TurnOutputRepository,
+    WorkersRepository,
   ],
-  exports: [SessionPlans, SessionsService, StreamStates, TurnLeaseRepository, TurnOutputRepository],
+  exports: [
+    IdempotencyRepository,
+    LostHostsRepository,
+    SessionPlans,
+    SessionsService,
+    StreamStates,
+    TurnLeaseRepository,
+    TurnOutputRepository,
+    WorkersRepository,
+  ],
 })
 export class SessionsModule {}

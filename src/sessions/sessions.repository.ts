@@ -46,6 +46,10 @@ const LAST_LOG_ID = {
     JOIN turns t ON t.session_id = s.id AND t.turn_number = s.current_turn
     WHERE s.id = $1`,
 };
+const SANDBOX_HOST = {
+  name: 'sandboxes-host',
+  text: 'SELECT host FROM sandboxes WHERE session_id = $1 AND doomed_at IS NULL',
+};
 const CLAIM_SANDBOX = {
   name: 'sandboxes-wake',
   text: `
@@ -158,6 +162,12 @@ export class SessionsRepository {
     return (
       await sql.query<LockedSession & Record<string, unknown>>(LOCK_SESSION, [id, userId])
     )[0];
+  }
+
+  /** @returns the host of the session's sandbox, `null` for one that is reachable from everywhere, `undefined` without. */
+  async sandboxHostUnscoped(id: string): Promise<string | null | undefined> {
+    const [row] = await this.sql.query<{ host: string | null }>(SANDBOX_HOST, [id]);
+    return row?.host;
   }
 
   /** @returns false when the sandbox was given up in the meantime. */

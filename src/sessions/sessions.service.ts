@@ -11,7 +11,7 @@ import { EventLogRepository } from '../event-log/event-log.repository.js';
 import { ProviderCatalogue } from '../runtimes/provider-catalogue.js';
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SandboxError } from '../sandboxes/sandbox-error.js';
-import { SANDBOX_DRIVER } from '../sandboxes/sandbox-host.js';
+import { SANDBOX_DRIVER, SandboxHost } from '../sandboxes/sandbox-host.js';
 import { KeyRing } from '../secrets/key-ring.js';
 import { secretContext } from '../secrets/secret-contexts.js';
 import {
@@ -21,11 +21,24 @@ import {
 } from './dto/create-session.dto.js';
 import type { Session } from './entities/session.entity.js';
 import type { Turn } from './entities/turn.entity.js';
+import { hashBody } from './idempotency-key.decorator.js';
+import { IdempotencyRepository } from './idempotency.repository.js';
 import { readResources } from './session-resources.js';
 import { refusalOf, SANDBOX_GONE, type SessionAction } from './session-transitions.js';
 import { type LockedSession, SessionsRepository } from './sessions.repository.js';
+import { WorkersRepository } from './workers.repository.js';
 
 const PREFLIGHT_LIMIT_MS = 10_000;
+
+/** Part of the transaction that does what a request asks for: makes sure that its repetition does not. */
+type Reserve = (sql: SqlExecutor, sessionId: string) => Promise<void>;
+
+/** Rolls a transaction back: the same request has been carried out. */
+class DoneBefore extends Error {
+  constructor(readonly sessionId: string) {
+    super('The request was carried out before');
+  }
+}
 
 /** Sessions as clients see them: created, prompted, terminated, deleted. Running them is the runner's. */
 @Injectable()
@@ -39,11 +52,28 @@ export class SessionsService {
     private readonly doorbell: Doorbell,
     private readonly keys: KeyRing,
     private readonly config: AppConfig,
+    private readonly idempotency: IdempotencyRepository,
+    private readonly workers: WorkersRepository,
+    private readonly host: SandboxHost,
     @Inject(SANDBOX_DRIVER) private readonly driver: SandboxDriver,
   ) {}
 
-  /** Accepts a session and queues its first turn. A refusal leaves nothing behind. @returns the session's id. */
-  async create(userId: string, request: CreateSessionDto): Promise<string> {
+  /**
+   * Accepts a session and queues its first turn. A refusal leaves nothing behind.
+   * @param key makes it safe to ask again: within a day, the same key gives the same session.
+   * @returns the session's id.
+   */
+  async create(userId: string, request: CreateSessionDto, key?: string): Promise<string> {
+    return this.once(userId, 'POST /sessions', request, key, (reserve) =>
+      this.accept(userId, request, reserve),
+    );
+  }
+
+  private async accept(
+    userId: string,
+    request: CreateSessionDto,
+    reserve: Reserve,
+  ): Promise<string> {
     const { resources, tokens } = readResources(request.resources);
     const agent = await this.agents.pinForSession(userId, request.agent_id);
     if (!request.prompt && agent.system === '') {
@@ -60,6 +90,7 @@ export class SessionsService {
 
     const id = randomUUID();
     await this.repository.transaction(async (sql) => {
+      await reserve(sql, id);
       await this.repository.reserveUnderLimit(sql, userId, this.config.sessionLimit);
       // Of the same transaction, so that the environment cannot be deleted in between.
       const pinned =
@@ -102,8 +133,19 @@ export class SessionsService {
     return this.repository.turnsOfUnscoped(session.id);
   }
 
-  /** Queues a further turn in the same sandbox. */
-  async prompt(userId: string, id: string, request: PromptSessionDto): Promise<void> {
+  /** Queues a further turn in the same sandbox. @param key as in {@link create}. */
+  async prompt(userId: string, id: string, request: PromptSessionDto, key?: string): Promise<void> {
+    await this.once(userId, `POST /sessions/${id}/prompt`, request, key, (reserve) =>
+      this.requeue(userId, id, request, reserve),
+    );
+  }
+
+  private async requeue(
+    userId: string,
+    id: string,
+    request: PromptSessionDto,
+    reserve: Reserve,
+  ): Promise<string> {
     const session = await this.get(userId, id);
     const refused = refusalOf('prompt', session.status);
     if (refused) throw refused;
@@ -111,14 +153,21 @@ export class SessionsService {
     this.catalogue.accessFor(this.catalogue.runtimeOf(agent.provider), agent.model);
     if (!(await this.sandboxIsThere(id))) throw conflict(SANDBOX_GONE);
 
-    await this.change('prompt', userId, id, async (sql, { timeout }) => {
-      if (!(await this.repository.wakeSandbox(sql, id))) throw conflict(SANDBOX_GONE);
-      await this.repository.reserveUnderLimit(sql, userId, this.config.sessionLimit);
-      await this.repository.requeue(sql, id, {
-        prompt: request.prompt,
-        timeout: request.timeout ?? timeout,
-      });
-    });
+    await this.change(
+      'prompt',
+      userId,
+      id,
+      async (sql, { timeout }) => {
+        if (!(await this.repository.wakeSandbox(sql, id))) throw conflict(SANDBOX_GONE);
+        await this.repository.reserveUnderLimit(sql, userId, this.config.sessionLimit);
+        await this.repository.requeue(sql, id, {
+          prompt: request.prompt,
+          timeout: request.timeout ?? timeout,
+        });
+      },
+      (sql) => reserve(sql, id),
+    );
+    return id;
   }
 
   /** Ends the session for good and gives its sandbox up. */
@@ -140,10 +189,12 @@ export class SessionsService {
     userId: string,
     id: string,
     work: (sql: SqlExecutor, session: LockedSession) => Promise<unknown>,
+    before: (sql: SqlExecutor) => Promise<void> = async () => undefined,
   ): Promise<void> {
     if (!isUuid(id)) throw notFound('Session not found');
     try {
       await this.repository.transaction(async (sql) => {
+        await before(sql);
         const locked = await this.repository.lock(sql, userId, id);
         if (!locked) throw notFound('Session not found');
         const refused = refusalOf(action, locked.status);
@@ -154,7 +205,7 @@ export class SessionsService {
       });
     } catch (error) {
       // The answer to a commit that was applied may have been lost: only a refusal is sure to have changed nothing.
-      if (!(error instanceof Refusal)) this.tell(id);
+      if (!(error instanceof Refusal || error instanceof DoneBefore)) this.tell(id);
       throw error;
     }
     this.tell(id);
@@ -165,7 +216,39 @@ export class SessionsService {
     this.doorbell.work();
   }
 
+  /** Does the work unless a request with the same key did it already; of several at a time, one does. */
+  private async once(
+    userId: string,
+    route: string,
+    body: object,
+    key: string | undefined,
+    work: (reserve: Reserve) => Promise<string>,
+  ): Promise<string> {
+    if (key === undefined) return work(async () => undefined);
+    const request = { userId, route, key, bodyHash: hashBody(body) };
+    const before = await this.idempotency.find(request);
+    if (before !== undefined) return before;
+    try {
+      return await work(async (sql, id) => {
+        const other = await this.idempotency.reserve(sql, request, id);
+        if (other !== undefined) throw new DoneBefore(other);
+      });
+    } catch (error) {
+      if (error instanceof DoneBefore) return error.sessionId;
+      // What is refused now may be so because the same request was carried out a moment ago.
+      const meanwhile = error instanceof Refusal ? await this.idempotency.find(request) : undefined;
+      if (meanwhile === undefined) throw error;
+      return meanwhile;
+    }
+  }
+
+  /** Whether sandboxes can be made: here, or, where this process makes none, by the workers. */
   private async preflight(): Promise<void> {
+    if (this.config.role === 'api' && this.host.name !== null) {
+      const problem = await this.workers.problem(this.driver.name);
+      if (problem !== null) throw upstream(`Sandbox creation failed: ${problem}`);
+      return;
+    }
     try {
       await this.driver.preflight({ signal: AbortSignal.timeout(PREFLIGHT_LIMIT_MS) });
     } catch (error) {
@@ -176,6 +259,10 @@ export class SessionsService {
 
   /** Does the sandbox still exist? An upstream that does not answer is not a sandbox that is gone. */
   private async sandboxIsThere(sandboxId: string): Promise<boolean> {
+    const host = await this.repository.sandboxHostUnscoped(sandboxId);
+    if (host === undefined) return false;
+    // Only its own host can look; the record stands for it everywhere else.
+    if (host !== this.host.name) return true;
     try {
       const signal = AbortSignal.timeout(PREFLIGHT_LIMIT_MS);
       return await this.driver.exists({ sandboxId, signal });

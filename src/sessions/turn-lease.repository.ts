@@ -1,6 +1,7 @@
 import type { OutcomeState } from '../runtimes/agent-runtime.js';
 import { Injectable } from '@nestjs/common';
 import { Sql } from '../database/sql.js';
+import { Doorbell } from '../event-log/doorbell.js';
 
 /**
  * How far a turn has come; kept in its row so that a successor does not repeat what is done. Stages by name, with the
@@ -32,11 +33,15 @@ export interface ClaimedTurn {
   last_log_id: number;
 }
 
+/** A worker that waits for longer loses its leases meanwhile. */
+const ANSWER_MS = 5_000;
+
 /** The turn's sandbox, if there is one already, is within the reach of this worker and not given up. */
 const REACHABLE = `
   (b.session_id IS NULL OR b.driver = $2 AND b.host IS NOT DISTINCT FROM $3 AND b.doomed_at IS NULL)`;
 const CLAIM = {
   name: 'turns-claim',
+  timeoutMs: ANSWER_MS,
   text: `
     WITH candidate AS (
       SELECT t.id, t.session_id
@@ -78,6 +83,7 @@ const CLAIM = {
 // Statements that lock several turns take them by rising id, as the commit of output does: no two wait for each other.
 const RENEW = {
   name: 'turns-renew',
+  timeoutMs: ANSWER_MS,
   text: `
     UPDATE turns SET lease_expires_at = now() + make_interval(secs => $3)
     WHERE id IN (
@@ -87,10 +93,12 @@ const RENEW = {
 };
 const HELD = {
   name: 'turns-held',
+  timeoutMs: ANSWER_MS,
   text: `SELECT id FROM turns WHERE id = ANY ($2) AND lease_owner = $1 AND status = 'running'`,
 };
 const RELEASE = {
   name: 'turns-release',
+  timeoutMs: ANSWER_MS,
   text: `
     UPDATE turns SET lease_expires_at = now(), lease_owner = NULL
     WHERE id IN (
@@ -107,7 +115,10 @@ const EXPIRE_ALL = {
 /** Who may work on which turn: claiming by one statement, renewing, handing back. */
 @Injectable()
 export class TurnLeaseRepository {
-  constructor(private readonly sql: Sql) {}
+  constructor(
+    private readonly sql: Sql,
+    private readonly doorbell: Doorbell,
+  ) {}
 
   /**
    * Takes up to `limit` turns that are pending, or whose lease has run out, and that this worker's driver can reach,
@@ -150,8 +161,9 @@ export class TurnLeaseRepository {
     await this.sql.query(EXPIRE_ALL);
   }
 
-  /** Hands all leases of an owner back at once. */
+  /** Hands all leases of an owner back at once, and calls the other workers. */
   async release(owner: string): Promise<void> {
     await this.sql.query(RELEASE, [owner]);
+    await this.doorbell.ringWork(this.sql);
   }
 }

@@ -38,9 +38,13 @@ export interface TurnEnd {
   error: string | null;
 }
 
+/** A commit may be repeated, so that waiting longer for an answer is worse than asking again. */
+const ANSWER_MS = 10_000;
+
 // The rows' ids are drawn after the turns' rows are locked, so that within a session they are in commit order.
 const COMMIT = {
   name: 'turns-commit-output',
+  timeoutMs: ANSWER_MS,
   text: `
     WITH input AS (
       SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
@@ -90,6 +94,7 @@ const COMMIT = {
 };
 const APPLIED = {
   name: 'turns-commit-applied',
+  timeoutMs: ANSWER_MS,
   text: `
     SELECT t.id FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS i (turn_id, fencing, seq)
     JOIN turns t ON t.id = i.turn_id
@@ -107,6 +112,12 @@ const END_TURN = {
     UPDATE turns SET status = $3, exit_code = $4, error = $5, ended_at = now(),
       lease_owner = NULL, lease_expires_at = NULL
     WHERE id = $1 AND fencing = $2 AND status = 'running' RETURNING id`,
+};
+const ENDED = {
+  name: 'turns-ended',
+  text: `
+    SELECT id FROM turns
+    WHERE id = $1 AND fencing = $2 AND status = $3 AND lease_owner IS NULL`,
 };
 const REST_SANDBOX = {
   name: 'sandboxes-rest',
@@ -155,8 +166,11 @@ export class TurnOutputRepository {
             ],
           );
     const byTurn = new Map(answers.map((answer) => [answer.turn_id, answer]));
+    // The first try may have been applied just now, while this one waited for its locks.
+    const missing = repeated ? open.filter((commit) => !byTurn.has(commit.turnId)) : [];
+    const late = missing.length > 0 ? await this.alreadyApplied(missing) : new Set<string>();
     return commits.map((commit): CommitOutcome => {
-      if (applied.has(commit.turnId)) return { kind: 'repeated' };
+      if (applied.has(commit.turnId) || late.has(commit.turnId)) return { kind: 'repeated' };
       const answer = byTurn.get(commit.turnId);
       return answer
         ? { kind: 'committed', after: answer.after, ids: answer.ids.map(Number) }
@@ -189,9 +203,11 @@ export class TurnOutputRepository {
         await this.doorbell.ringWork(sql);
         return true;
       })
-      .catch((error: unknown) => {
-        if (error instanceof NotOurs) return false;
-        throw error;
+      .catch(async (error: unknown) => {
+        if (!(error instanceof NotOurs)) throw error;
+        // It is ended when this is the repetition of a transaction whose answer was lost.
+        const found = await this.sql.query(ENDED, [turn.id, turn.fencing, end.status]);
+        return found.length > 0;
       });
     // Also when it was not ours: the transaction may have been applied by a first try whose answer was lost.
     this.doorbell.changed(turn.sessionId);

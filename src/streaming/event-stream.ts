@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import { encodeEvent, type Frame, HEARTBEAT } from '../event-log/frames.js';
 import { type FeedListener, PageSizer, type SessionFeed } from '../event-log/session-feed.js';
 import type { StreamStart, StreamState } from '../sessions/stream-states.repository.js';
+import type { StartEvent, TurnStartEvent } from './dto/session-event.dto.js';
 import { staleEvent, terminalEventOf } from './terminal-event.js';
 
 const BUFFER_BYTES = 64 * 1024;
@@ -49,7 +50,8 @@ export class EventStream extends Readable implements FeedListener {
     this.cursor = Math.min(options.cursor, start.lastId);
     this.announcedTurn = start.announcedTurn;
     this.feed = options.join(this);
-    this.push(encodeEvent({ type: 'start', provider: start.provider, session_id: sessionId }));
+    const first: StartEvent = { type: 'start', provider: start.provider, session_id: sessionId };
+    this.push(encodeEvent(first));
   }
 
   wake(stateChanged: boolean): void {
@@ -138,7 +140,8 @@ export class EventStream extends Readable implements FeedListener {
     for (const frame of frames) {
       if (frame.isOutput && frame.turn > this.announcedTurn) {
         this.announcedTurn = frame.turn;
-        parts.push(encodeEvent({ type: 'turn_start', id: frame.id, turn: frame.turn }));
+        const begin: TurnStartEvent = { type: 'turn_start', id: frame.id, turn: frame.turn };
+        parts.push(encodeEvent(begin));
       }
       parts.push(frame.bytes);
       this.cursor = frame.id;

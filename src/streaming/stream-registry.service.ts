@@ -4,6 +4,7 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { AppConfig } from '../config/app-config.js';
+import { Metrics } from '../metrics/metrics.js';
 import type { EventStream } from './event-stream.js';
 
 const LAST_FRAMES_LIMIT_MS = 2_000;
@@ -15,7 +16,12 @@ export class StreamRegistry implements OnApplicationBootstrap, BeforeApplication
   private timer: NodeJS.Timeout | undefined;
   private closing = false;
 
-  constructor(private readonly config: AppConfig) {}
+  constructor(
+    private readonly config: AppConfig,
+    metrics: Metrics,
+  ) {
+    metrics.gauge('open_streams', 'Streams that are open in this process', () => this.streams.size);
+  }
 
   onApplicationBootstrap(): void {
     const intervalMs = this.config.heartbeatSeconds * 1000;

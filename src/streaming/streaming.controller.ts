@@ -1,17 +1,83 @@
 import { Controller, Get, Param, Query, Req, Res } from '@nestjs/common';
-import { ApiBearerAuth, ApiTags } from '@nestjs/swagger';
+import { ApiHeader, ApiQuery, ApiResponse, ApiTags, getSchemaPath } from '@nestjs/swagger';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Operation } from '../common/openapi/operation.decorator.js';
 import { OwnerId } from '../common/owner.decorator.js';
 import { readCursor } from './cursor.js';
+import { SessionEvent } from './dto/session-event.dto.js';
 import { StreamingService } from './streaming.service.js';
 
+const CURSOR = { type: 'integer', minimum: 0 } as const;
+const EXAMPLE = [
+  'data: {"type":"start","provider":"shell","session_id":"0d2f6c1e-6a3b-4f0e-9c55-2f1f7c1b7a10"}',
+  'id: 1\ndata: {"type":"stage","id":1,"stage":"create_sprite","state":"started"}',
+  'id: 2\ndata: {"type":"stage","id":2,"stage":"create_sprite","state":"done","duration_ms":42}',
+  ': heartbeat',
+  'data: {"type":"turn_start","id":8,"turn":1}',
+  'id: 8\ndata: {"type":"output","id":8,"stream":"stdout","data":"hello\\n","turn":1}',
+  'id: 8\ndata: {"type":"exit","id":8,"code":0}',
+];
+
 @ApiTags('sessions')
-@ApiBearerAuth()
 @Controller('sessions')
 export class StreamingController {
   constructor(private readonly streaming: StreamingService) {}
 
-  /** Streams a session's events: everything after the cursor, then live, until the current turn has ended. */
+  /**
+   * Streams a session's events: everything after the cursor, then live.
+   * @remarks Server-Sent Events: each is `data:` with one `SessionEvent` as JSON and a blank line; all but `start` and
+   * `turn_start` have an `id:` line before it. Lines that begin with `:` are comments; `: heartbeat` comes after every 15
+   * seconds without output.
+   *
+   * A stream follows up to the turn that was the latest when it connected, and ends with a terminal event: `exit`, `error`,
+   * `terminated` or `stale`. To watch a further turn, connect again with the last id: only what is new comes.
+   *
+   * To resume, send the last id as `Last-Event-ID`, which SSE libraries do by themselves, or as `since`; the
+   * header wins. Each stream begins with `start`. An id that has been purged resumes at the nearest event that survives; one
+   * beyond the end counts as the end. A stream that ends without a terminal event was cut off (the service restarts, or the
+   * session was deleted): connect again.
+   */
+  @Operation({
+    id: 'streamSession',
+    refusals: {
+      400: ['since must be a non-negative integer', 'Last-Event-ID must be a non-negative integer'],
+      404: ['Session not found'],
+    },
+  })
+  @ApiQuery({
+    name: 'since',
+    required: false,
+    description: 'The id of the last event that was received. 0, or left out: all.',
+    schema: CURSOR,
+  })
+  @ApiHeader({
+    name: 'Last-Event-ID',
+    required: false,
+    description: 'The same as `since`, and wins over it. An empty one counts as left out.',
+    schema: CURSOR,
+  })
+  @ApiResponse({
+    status: 200,
+    description: 'Events, as they come.',
+    headers: {
+      'Cache-Control': { description: 'Always `no-cache`.', schema: { type: 'string' } },
+      'X-Accel-Buffering': {
+        description: 'Always `no`: proxies must not gather events.',
+        schema: { type: 'string' },
+      },
+    },
+    content: {
+      'text/event-stream': {
+        schema: { $ref: getSchemaPath(SessionEvent) },
+        examples: {
+          stream: {
+            summary: 'A short turn, as it is sent',
+            value: `${EXAMPLE.join('\n\n')}\n\n`,
+          },
+        },
+      },
+    },
+  })
   @Get(':id/stream')
   async stream(
     @OwnerId() userId: string,

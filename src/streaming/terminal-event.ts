@@ -1,9 +1,5 @@
 import type { StreamState } from '../sessions/stream-states.repository.js';
-
-/** The last event of a stream. Derived from rows that say how the turn or the session ended, never stored. */
-export type TerminalEvent =
-  | { type: 'exit'; id: number; code: number }
-  | { type: 'error' | 'terminated' | 'stale'; id: number; message: string };
+import type { StaleEvent, TerminalEvent } from './dto/session-event.dto.js';
 
 /**
  * How the turn that a stream follows has ended.
@@ -33,6 +29,6 @@ export function terminalEventOf(
 }
 
 /** A running session that has been silent for too long. */
-export function staleEvent(lastId: number, seconds: number): TerminalEvent {
+export function staleEvent(lastId: number, seconds: number): StaleEvent {
   return { type: 'stale', id: lastId, message: `No new output for ${seconds} seconds` };
 }

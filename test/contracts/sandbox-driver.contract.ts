@@ -302,6 +302,7 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
         const [names = '', descriptors] = stdout.split(/ (?=\d)/);
         const known = [
           'HOME',
+          'NODE_EXTRA_CA_CERTS',
           'LANG',
           'PATH',
           'PWD',

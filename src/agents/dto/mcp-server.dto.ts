@@ -1,5 +1,7 @@
+import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { IsIn, IsString, Matches, MaxLength, MinLength } from 'class-validator';
 import { IfPresent } from '../../common/http/validators.js';
+import { OneOf } from '../../common/openapi/one-of.decorator.js';
 import { HttpUrl } from '../../common/validation/http-url.decorator.js';
 import { StringList, StringMap } from '../../common/validation/maps.js';
 import type { McpServer } from '../../runtimes/agent-runtime.js';
@@ -7,12 +9,31 @@ import type { McpServer } from '../../runtimes/agent-runtime.js';
 const TYPES = ['stdio', 'http', 'sse', 'url'] as const;
 
 /** A tool server that the agent can call. */
+@ApiSchema({
+  name: 'McpServerInput',
+  description:
+    'A tool server that the agent can call, with its secrets: `stdio`, a program in the sandbox; `http` or `sse`, a remote server.',
+})
+@OneOf({
+  members: () => [StdioMcpServerDto, RemoteMcpServerDto],
+  discriminator: {
+    propertyName: 'type',
+    mapping: () => ({
+      stdio: StdioMcpServerDto,
+      http: RemoteMcpServerDto,
+      sse: RemoteMcpServerDto,
+      url: RemoteMcpServerDto,
+    }),
+  },
+})
 export class McpServerDto {
-  /** `stdio`: a program in the sandbox. `http` or `sse`: a remote server; `url` is another word for `http`. */
   @IsIn(TYPES)
   type!: (typeof TYPES)[number];
 
-  /** Unique within the agent: letters, digits, `-` and `_`, at most 64. */
+  /**
+   * Unique within the agent.
+   * @example "tickets"
+   */
   @Matches(/^[A-Za-z0-9_-]+$/, {
     message: 'A name has only letters, digits, hyphens and underscores',
   })
@@ -23,19 +44,29 @@ export class McpServerDto {
 }
 
 /** A program that runs in the sandbox and speaks over stdin and stdout. */
+@ApiSchema({
+  name: 'StdioMcpServerInput',
+  description: 'A program that runs in the sandbox and speaks over stdin and stdout.',
+})
 export class StdioMcpServerDto extends McpServerDto {
-  /** At most 4,096 characters. */
+  @ApiProperty({ enum: ['stdio'] })
+  override type!: 'stdio';
+
+  /** @example "npx" */
   @MaxLength(4_096)
   @MinLength(1)
   @IsString()
   command!: string;
 
-  /** At most 256. Do not put secrets here: arguments are shown. */
+  /**
+   * Do not put secrets here: arguments are shown.
+   * @example ["-y", "@example/tickets-mcp"]
+   */
   @IfPresent()
   @StringList({ maxSize: 256, maxLength: 16_384 })
   args?: string[];
 
-  /** At most 64. Write-only: responses have `env_keys`. */
+  /** Variables of its environment, names without a digit first. Write-only: responses have `env_keys`. */
   @IfPresent()
   @StringMap({
     maxSize: 64,
@@ -50,12 +81,20 @@ export class StdioMcpServerDto extends McpServerDto {
 }
 
 /** A server that is reached over HTTP. */
+@ApiSchema({ name: 'RemoteMcpServerInput', description: 'A server that is reached over HTTP.' })
 export class RemoteMcpServerDto extends McpServerDto {
-  /** `http` or `https`, without user and password: secrets belong into `headers`. */
+  /** `url` is another word for `http`, which is what is read back. */
+  @ApiProperty({ enum: ['http', 'sse', 'url'] })
+  override type!: 'http' | 'sse' | 'url';
+
+  /**
+   * `http` or `https`, without user and password: secrets belong into `headers`.
+   * @example "https://mcp.example.com/tickets"
+   */
   @HttpUrl()
   url!: string;
 
-  /** At most 64. Write-only: responses have `header_keys`. */
+  /** Headers of each request, of one line. Write-only: responses have `header_keys`. */
   @IfPresent()
   @StringMap({
     maxSize: 64,

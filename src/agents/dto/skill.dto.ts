@@ -1,5 +1,7 @@
+import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { IsIn, IsString, Matches, MaxLength, MinLength } from 'class-validator';
 import { IfPresent } from '../../common/http/validators.js';
+import { OneOf } from '../../common/openapi/one-of.decorator.js';
 import { Items } from '../../common/validation/dto.js';
 import { HttpUrl } from '../../common/validation/http-url.decorator.js';
 import type { Skill } from '../../runtimes/agent-runtime.js';
@@ -12,21 +14,30 @@ const PATH_MESSAGE = 'Must be a relative path without "." or ".." in it';
 const MAX_CONTENT = 1_048_576;
 
 /** A file that lies beside a SKILL.md. */
+@ApiSchema({ name: 'SkillFile', description: 'A file that lies beside a SKILL.md.' })
 export class SkillFileDto {
-  /** Relative to the skill's folder; at most 1,024 characters. */
+  /**
+   * Relative to the skill's folder, without `.` or `..`; not `SKILL.md`.
+   * @example "templates/notes.md"
+   */
   @Matches(/^(?!SKILL\.md$)/i, { message: 'SKILL.md is what "content" holds' })
   @Matches(RELATIVE_PATH, { message: PATH_MESSAGE })
   @MaxLength(1_024)
   @IsString()
   path!: string;
 
-  /** Text, at most 1,048,576 characters. */
   @MaxLength(MAX_CONTENT)
   @IsString()
   content!: string;
 }
 
 /** A skill: an inline SKILL.md, or with `type` `git` a folder in a repository. */
+@ApiSchema({
+  name: 'Skill',
+  description:
+    'Extra knowledge: an inline SKILL.md, or with `type` `git` a folder in a repository.',
+})
+@OneOf({ members: () => [InlineSkillDto, GitSkillDto] })
 export class SkillDto {
   @IfPresent()
   @IsIn(TYPES)
@@ -34,8 +45,16 @@ export class SkillDto {
 }
 
 /** A SKILL.md, and what lies beside it. */
+@ApiSchema({ name: 'InlineSkill', description: 'A SKILL.md, and what lies beside it.' })
 export class InlineSkillDto extends SkillDto {
-  /** Unique within the agent; the name of its folder: letters, digits, `.`, `-` and `_`, at most 64. */
+  /** May be left out; responses leave it out. */
+  @ApiProperty({ enum: ['inline'], required: false })
+  override type?: 'inline';
+
+  /**
+   * Unique within the agent; the name of its folder.
+   * @example "release-notes"
+   */
   @Matches(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, {
     message: 'A name has only letters, digits, dots, hyphens and underscores',
   })
@@ -44,18 +63,19 @@ export class InlineSkillDto extends SkillDto {
   @IsString()
   name!: string;
 
-  /** At most 4,096 characters. */
   @IfPresent()
   @MaxLength(4_096)
   @IsString()
   description?: string;
 
-  /** The text of SKILL.md, at most 1,048,576 characters. */
+  /**
+   * The text of SKILL.md.
+   * @example "# Release notes"
+   */
   @MaxLength(MAX_CONTENT)
   @IsString()
   content!: string;
 
-  /** At most 128. */
   @IfPresent()
   @Items(() => SkillFileDto, 128)
   @Unique('path')
@@ -63,7 +83,11 @@ export class InlineSkillDto extends SkillDto {
 }
 
 /** A skill that lies in a git repository. */
+@ApiSchema({ name: 'GitSkill', description: 'A skill that lies in a git repository.' })
 export class GitSkillDto extends SkillDto {
+  @ApiProperty({ enum: ['git'], required: true })
+  override type!: 'git';
+
   /** `http` or `https`, without user and password. */
   @HttpUrl()
   url!: string;
@@ -105,6 +129,6 @@ export function readSkill(dto: SkillDto): Skill {
     name,
     ...(description !== undefined && { description }),
     content,
-    ...(files && { files: files.map(({ path, content }) => ({ path, content })) }),
+    ...(files && { files: files.map((file) => ({ path: file.path, content: file.content })) }),
   };
 }

@@ -11,6 +11,8 @@ import type { KnownRoutes } from './known-routes.js';
 export function createHttpAdapter(options: {
   routes: KnownRoutes;
   bodyLimitBytes: number;
+  /** The only paths that are served, if not all: the others answer 404, whatever is registered. */
+  onlyPaths?: readonly string[];
 }): FastifyAdapter {
   const adapter = new FastifyAdapter({
     bodyLimit: options.bodyLimitBytes,
@@ -34,6 +36,13 @@ export function createHttpAdapter(options: {
   options.routes.observe(fastify);
   fastify.addHook('onRequest', requireHost);
   useJsonBodies(fastify);
+  const { onlyPaths } = options;
+  if (onlyPaths) {
+    fastify.addHook('onRequest', (request, reply, done) => {
+      if (onlyPaths.includes(request.url.split('?', 1)[0] ?? '')) done();
+      else void reply.code(404).send({ detail: 'Not found' });
+    });
+  }
   return adapter;
 }
 

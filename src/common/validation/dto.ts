@@ -1,4 +1,5 @@
 import type { Type } from '@nestjs/common';
+import { ApiProperty } from '@nestjs/swagger';
 import { ArrayMaxSize, IsArray, ValidateNested } from 'class-validator';
 
 type JsonObject = Record<string, unknown>;
@@ -25,6 +26,7 @@ export function Items(choose: Choose, maxSize: number): PropertyDecorator {
     reader((raw) => (Array.isArray(raw) ? raw.map((item) => readItem(choose, item)) : raw)),
     IsArray(),
     ArrayMaxSize(maxSize),
+    ApiProperty({ maxItems: maxSize }),
     ValidateNested({ each: true, message: 'Must be an object' }),
   );
 }
@@ -71,7 +73,8 @@ function reader(read: (raw: unknown) => unknown): PropertyDecorator {
   };
 }
 
-function all(...decorators: PropertyDecorator[]): PropertyDecorator {
+/** Several decorators of a property as one. */
+export function all(...decorators: PropertyDecorator[]): PropertyDecorator {
   return (target, property) => {
     for (const decorate of decorators) decorate(target, property);
   };

@@ -1,5 +1,6 @@
+import { ApiProperty } from '@nestjs/swagger';
 import type { ValidationItem } from '../errors.js';
-import { isJsonObject } from './dto.js';
+import { all, isJsonObject } from './dto.js';
 import { Located, problem } from './located.js';
 
 /** What the keys and values of a `{string: string}` object may be. Lengths are UTF-16 code units. */
@@ -17,12 +18,30 @@ export interface StringMapRules {
 
 /** An object whose values are all strings. */
 export function StringMap(rules: StringMapRules): PropertyDecorator {
-  return Located((value) => stringMapProblems(value, rules));
+  return all(
+    Located((value) => stringMapProblems(value, rules)),
+    ApiProperty({
+      type: 'object',
+      maxProperties: rules.maxSize,
+      additionalProperties: {
+        type: 'string',
+        maxLength: rules.maxValueLength,
+        pattern: rules.value?.pattern.source,
+      },
+    }),
+  );
 }
 
 /** A list of strings. */
 export function StringList(rules: { maxSize: number; maxLength: number }): PropertyDecorator {
-  return Located((value) => stringListProblems(value, rules));
+  return all(
+    Located((value) => stringListProblems(value, rules)),
+    ApiProperty({
+      type: 'array',
+      maxItems: rules.maxSize,
+      items: { type: 'string', maxLength: rules.maxLength },
+    }),
+  );
 }
 
 export function stringMapProblems(value: unknown, rules: StringMapRules): ValidationItem[] {

@@ -1,36 +1,78 @@
+import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { IsInt, IsString, MaxLength } from 'class-validator';
 import { IfPresent, IfPresentAndNotNull } from '../../common/http/validators.js';
+import { OneOf } from '../../common/openapi/one-of.decorator.js';
+import { Integer } from '../../common/openapi/properties.js';
 import { Item } from '../../common/validation/dto.js';
 import { Located } from '../../common/validation/located.js';
 import { StringMap } from '../../common/validation/maps.js';
-import { PACKAGE_MANAGERS, packagesProblems } from '../packages.js';
+import {
+  MAX_PACKAGES,
+  MAX_PACKAGE_TEXT,
+  PACKAGE_MANAGERS,
+  PACKAGE_NAME,
+  PACKAGE_VERSION,
+  packagesProblems,
+} from '../packages.js';
 import { NetworkingDto, networkingDtoOf } from './networking.dto.js';
 
 /** One package to install. */
+@ApiSchema({ name: 'Package', description: 'One package to install.' })
 export class PackageDto {
+  @ApiProperty({ enum: PACKAGE_MANAGERS, enumName: 'PackageManager' })
   manager!: (typeof PACKAGE_MANAGERS)[number];
-  /** As the manager knows it, at most 214 characters. */
+  /** As the manager knows it. */
+  @ApiProperty({ maxLength: MAX_PACKAGE_TEXT, pattern: PACKAGE_NAME, example: 'typescript' })
   name!: string;
   /** The newest when left out. */
+  @ApiProperty({ maxLength: MAX_PACKAGE_TEXT, pattern: PACKAGE_VERSION, example: '5.9.3' })
   version?: string;
 }
 
+/** One package to install, in either form. */
+@ApiSchema({
+  name: 'PackageInput',
+  description: 'One package to install, in the object form or the short one.',
+})
+@OneOf({
+  members: () => [
+    PackageDto,
+    {
+      name: 'PackageShortForm',
+      schema: {
+        type: 'string',
+        description: '`manager:name@version`; without a version the newest, without a manager apt.',
+        examples: ['jq', 'npm:typescript', 'pip:requests@2.32.3'],
+      },
+    },
+  ],
+})
+class PackageInput {}
+
 /** Body of `POST /environments`. Nothing is required. */
+@ApiSchema({
+  name: 'CreateEnvironmentRequest',
+  description: 'A new environment. Nothing is required.',
+})
 export class CreateEnvironmentDto {
-  /** At most 255 characters. */
+  /**
+   * For people. Default `null`.
+   * @example "Node with jq"
+   */
   @IfPresentAndNotNull()
   @MaxLength(255)
   @IsString()
   name?: string | null;
 
-  /** At most 256. Objects, or the short form `manager:name@version`; a bare name is a package of apt. */
+  /** Installed before `setup_script` runs. Default `[]`. */
+  @ApiProperty({ type: [PackageInput], maxItems: MAX_PACKAGES })
   @IfPresent()
   @Located(packagesProblems)
   packages?: (PackageDto | string)[];
 
   /**
-   * Variables to export in the sandbox: at most 256, names of letters, digits and underscores, values of at most
-   * 65,536 characters, 524,288 in all. Write-only: responses have `env_var_keys`.
+   * Variables to export in the sandbox: names of letters, digits and underscores with no digit first, 524,288 characters
+   * in all. Write-only: responses have `env_var_keys`. On `PUT` they replace the whole set. Default `{}`.
    */
   @IfPresent()
   @StringMap({
@@ -45,20 +87,30 @@ export class CreateEnvironmentDto {
   })
   env_vars?: Record<string, string>;
 
-  /** Bash, run after the packages are installed. At most 1,048,576 characters. */
+  /**
+   * Bash, run after the packages are installed. Default `""`.
+   * @example "npm config set fund false"
+   */
   @IfPresent()
   @MaxLength(1_048_576)
   @IsString()
   setup_script?: string;
 
+  /** Default `{"type": "unrestricted"}`. */
   @IfPresent()
   @Item(networkingDtoOf)
   networking?: NetworkingDto;
 }
 
 /** Body of `PUT /environments/{id}`. What is left out stays as it is; what is there replaces the whole of it. */
+@ApiSchema({
+  name: 'UpdateEnvironmentRequest',
+  description:
+    'A change of an environment. What is left out stays as it is; what is there replaces the whole of it.',
+})
 export class UpdateEnvironmentDto extends CreateEnvironmentDto {
   /** The version that the change starts from. */
+  @Integer({ example: 1 })
   @IsInt()
   version!: number;
 }

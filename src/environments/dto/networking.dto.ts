@@ -1,3 +1,4 @@
+import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { IsBoolean, IsIn } from 'class-validator';
 import { IfPresent } from '../../common/http/validators.js';
 import {
@@ -5,6 +6,7 @@ import {
   formatHostPattern,
   parseHostPattern,
 } from '../../common/host-pattern.js';
+import { OneOf } from '../../common/openapi/one-of.decorator.js';
 import { Located, problem } from '../../common/validation/located.js';
 import { stringListProblems } from '../../common/validation/maps.js';
 import type { Networking } from '../networking.js';
@@ -15,15 +17,45 @@ const MAX_HOSTS = 256;
 const MAX_HOST_LENGTH = 255;
 
 /** What the sandbox may reach. With `unrestricted`, everything public. */
+@ApiSchema({ name: 'NetworkingInput', description: 'What the sandbox may reach.' })
+@OneOf({
+  members: () => [UnrestrictedNetworking, LimitedNetworkingDto],
+  discriminator: {
+    propertyName: 'type',
+    mapping: () => ({ unrestricted: UnrestrictedNetworking, limited: LimitedNetworkingDto }),
+  },
+})
 export class NetworkingDto {
-  /** `unrestricted`: everything public. `limited`: only what is named here, and the agent's own model API. */
   @IsIn(TYPES)
   type!: 'unrestricted' | 'limited';
 }
 
-/** An allow-list by name. An empty one reaches nothing but the model API. */
+/** Everything public. */
+@ApiSchema({
+  name: 'UnrestrictedNetworking',
+  description: 'Everything public; never the host, the service, or private addresses.',
+})
+export class UnrestrictedNetworking {
+  type!: 'unrestricted';
+}
+
+/** An allow-list by name. */
+@ApiSchema({
+  name: 'LimitedNetworkingInput',
+  description:
+    "An allow-list by name. The agent's own model API and the hosts of the session's repositories are always allowed; with no hosts, nothing else is.",
+})
 export class LimitedNetworkingDto extends NetworkingDto {
-  /** At most 256 host names, such as `api.example.com` or `*.example.org`: no scheme, port, path or address. */
+  @ApiProperty({ enum: ['limited'] })
+  override type!: 'limited';
+
+  /** Host names: no scheme, port, path or address. `*.` stands for any subdomain, not for the name itself. Default `[]`. */
+  @ApiProperty({
+    type: [String],
+    maxItems: MAX_HOSTS,
+    items: { type: 'string', maxLength: MAX_HOST_LENGTH },
+    example: ['api.example.com', '*.example.org'],
+  })
   @IfPresent()
   @Located(hostsProblems)
   allowed_hosts?: string[];
@@ -39,6 +71,27 @@ export class LimitedNetworkingDto extends NetworkingDto {
   allow_mcp_servers?: boolean;
 }
 
+/** The allow-list as it is read back: hosts in their one form, each once. */
+@ApiSchema({ name: 'LimitedNetworking', description: 'An allow-list by name.' })
+class LimitedNetworkingResponse {
+  type!: 'limited';
+  /** @example ["api.example.com", "*.example.org"] */
+  allowed_hosts!: string[];
+  allow_package_managers!: boolean;
+  allow_mcp_servers!: boolean;
+}
+
+/** Networking as it is read back. */
+@ApiSchema({ name: 'Networking', description: 'What the sandbox may reach.' })
+@OneOf({
+  members: () => [UnrestrictedNetworking, LimitedNetworkingResponse],
+  discriminator: {
+    propertyName: 'type',
+    mapping: () => ({ unrestricted: UnrestrictedNetworking, limited: LimitedNetworkingResponse }),
+  },
+})
+export class NetworkingResponse {}
+
 /** Which class a `networking` object is validated as. */
 export function networkingDtoOf(item: Readonly<Record<string, unknown>>): typeof NetworkingDto {
   return item.type === 'limited' ? LimitedNetworkingDto : NetworkingDto;
@@ -47,7 +100,7 @@ export function networkingDtoOf(item: Readonly<Record<string, unknown>>): typeof
 /** A validated `networking` → with its defaults, hosts in their one form and each once. */
 export function readNetworking(dto: NetworkingDto): Networking {
   if (dto.type === 'unrestricted') return { type: 'unrestricted' };
-  const limited: LimitedNetworkingDto = dto;
+  const limited = dto as LimitedNetworkingDto;
   const hosts = (limited.allowed_hosts ?? []).map((host) =>
     formatHostPattern(parseHostPattern(host)),
   );

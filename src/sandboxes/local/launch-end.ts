@@ -44,20 +44,24 @@ export async function endLaunch(folder: LaunchFolder): Promise<void> {
   folder.recordExit({ reason: 'killed', exitCode: null });
 }
 
-/** Ends all that runs in a sandbox, at once. */
-export async function killSupervisors(folder: SandboxFolder, uid: number | null): Promise<void> {
+/** Ends all launches of a sandbox, at once. */
+export async function killSupervisors(folder: SandboxFolder): Promise<void> {
   const supervisors = (await folder.launchIds()).flatMap((id) => {
     const started = folder.launch(id).readStart();
     return started !== null && 'supervisor' in started ? [started.supervisor] : [];
   });
   for (const supervisor of supervisors) signal(supervisor, 'SIGKILL');
   await Promise.all(supervisors.map((supervisor) => waitForEnd(supervisor, SUPERVISOR_MS)));
-  if (uid !== null) await sweepUser(uid);
 }
 
-/** Ends every process of a sandbox's kernel user, and waits until there is none. */
-export async function sweepUser(uid: number): Promise<void> {
+/**
+ * Ends every process of a sandbox's kernel user, and waits until there is none.
+ * @param stillIts whether the user is the sandbox's, asked before each kill: another process may have destroyed the
+ *   sandbox already, and the user may be another one's.
+ */
+export async function sweepUser(uid: number, stillIts: () => Promise<boolean>): Promise<void> {
   for (let attempt = 0; attempt < 100 && processesOfUser(uid).length > 0; attempt += 1) {
+    if (!(await stillIts())) return;
     killUser(uid);
     await delay(POLL_MS);
   }

@@ -33,8 +33,8 @@ import { requireBuild } from './paths.js';
 import { checkDegraded, checkStrict } from './preflight.js';
 import { identifyProcess, type ProcessIdentity } from './process-identity.js';
 import { SandboxFolder, SandboxStore, type SandboxRecord } from './sandbox-store.js';
+import { endScripts, markScript, runLaunchedScript } from './scripts.js';
 import { urlInside } from './relay/gateways.js';
-import { runLaunchedScript } from './scripts.js';
 import type { SeccompProfile } from './seccomp/profiles.js';
 import { followSpool } from './spool-reader.js';
 import { firstUserOf, UserPool } from './user-pool.js';
@@ -151,6 +151,9 @@ export class LocalSandboxDriver implements SandboxDriver {
     const record = await this.store.require(requireId(options.sandboxId));
     const profile = options.as === 'setup' && record.writableRoot ? 'setup' : 'agent';
     const ref = { sandboxId: options.sandboxId, launchId: randomUUID(), signal: options.signal };
+    await endScripts(this.store.folder(ref.sandboxId));
+    await prepareLaunchFolder(this.launchFolder(ref), this.enclosure.supervisorUser(record));
+    await markScript(this.launchFolder(ref));
     try {
       return await runLaunchedScript({
         script: options.script,
@@ -230,17 +233,17 @@ export class LocalSandboxDriver implements SandboxDriver {
   async destroy(options: SandboxRef): Promise<void> {
     const sandboxId = requireId(options.sandboxId);
     const folder = this.store.folder(sandboxId);
-    const uid = (await this.userPool()?.find(sandboxId)) ?? null;
-    await killSupervisors(folder, uid);
+    await killSupervisors(folder);
+    await this.sweepUsers(sandboxId);
     await this.store.withdraw(sandboxId);
     // A launch that was just being started may have slipped in before the folder went.
-    if (uid !== null) await sweepUser(uid);
+    await this.sweepUsers(sandboxId);
     await this.store.erase(sandboxId);
-    if (uid !== null) await this.userPool()?.release(uid);
+    await this.userPool()?.release(sandboxId);
   }
 
   async list(_options: { signal: AbortSignal }): Promise<string[]> {
-    const claimed = ((await this.userPool()?.claims()) ?? []).map((claim) => claim.sandboxId);
+    const claimed = (await this.userPool()?.sandboxes()) ?? [];
     return [...new Set([...(await this.store.list()), ...claimed.filter(isId)])];
   }
 
@@ -290,6 +293,13 @@ export class LocalSandboxDriver implements SandboxDriver {
         stage,
       },
     });
+  }
+
+  private async sweepUsers(sandboxId: string): Promise<void> {
+    const pool = this.userPool();
+    for (const uid of (await pool?.find(sandboxId)) ?? []) {
+      await sweepUser(uid, async () => (await pool?.holds(sandboxId, uid)) ?? false);
+    }
   }
 
   /** Without namespaces nothing dies by itself with a supervisor. */

@@ -9,6 +9,7 @@ import {
   readdir,
   readFile,
   rename,
+  rm,
   writeFile,
 } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,6 +19,7 @@ import { SandboxError } from '../sandbox-error.js';
 import { IDENTITY_FILES } from './base-files.js';
 import { HOST_PATH } from './host.js';
 import { isId } from './ids.js';
+import { ifMissing } from './if-missing.js';
 import { LaunchFolder } from './launch-folder.js';
 
 /** What the driver remembers of a sandbox. Written last, so its presence means that the sandbox is whole. */
@@ -78,7 +80,7 @@ export class SandboxFolder {
   }
 
   async launchIds(): Promise<string[]> {
-    return readdir(this.launches).catch(() => []);
+    return readdir(this.launches).catch(ifMissing<string[]>([]));
   }
 }
 
@@ -147,7 +149,11 @@ export class SandboxStore {
       await mkdir(draft);
       await chmod(draft, mode);
       if (user !== null) await chown(draft, user, user);
-      await rename(draft, path);
+      // Another process may have made it meanwhile, and put something into it.
+      await rename(draft, path).catch(async (error: NodeJS.ErrnoException) => {
+        await rm(draft, { recursive: true, force: true });
+        if (!['ENOTEMPTY', 'EEXIST'].includes(error.code ?? '')) throw error;
+      });
     }
   }
 
@@ -164,12 +170,15 @@ export class SandboxStore {
       await run('rm', ['-rf', '--', draft]);
       throw new SandboxError('failed', 'the system for installing software could not be copied');
     }
-    await rename(draft, rootfs);
+    await rename(draft, rootfs).catch(async (error: NodeJS.ErrnoException) => {
+      await run('rm', ['-rf', '--', draft]);
+      if (!['ENOTEMPTY', 'EEXIST'].includes(error.code ?? '')) throw error;
+    });
   }
 
   /** Ids of all sandboxes that have anything on disk, whole or not. */
   async list(): Promise<string[]> {
-    const names = await readdir(this.stateDir).catch(() => []);
+    const names = await readdir(this.stateDir).catch(ifMissing<string[]>([]));
     const ids = names.map((name) =>
       name.startsWith(TRASH) ? name.slice(TRASH.length, TRASH.length + 36) : name,
     );

@@ -1,5 +1,11 @@
+import { existsSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { LaunchOptions, ScriptResult, SpoolEvent } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
+import { endLaunch } from './launch-end.js';
+import type { LaunchFolder } from './launch-folder.js';
+import type { SandboxFolder } from './sandbox-store.js';
 
 const TAIL_BYTES = 8 * 1024;
 /** A script's output is not kept, so this only stops one that does nothing but print. */
@@ -17,6 +23,23 @@ const REASONS: Readonly<Record<string, string>> = {
   killed: 'the script was killed',
   lost: 'the script was interrupted',
 };
+
+const MARK = 'script';
+
+/** Notes that a launch is a script's: one that outlives whoever waits for it is of no use. */
+export async function markScript(folder: LaunchFolder): Promise<void> {
+  await writeFile(join(folder.path, MARK), '', { mode: 0o600 });
+}
+
+/** Ends the scripts of a process that died while it waited for them: the next one would meet them. */
+export async function endScripts(sandbox: SandboxFolder): Promise<void> {
+  for (const id of await sandbox.launchIds()) {
+    const folder = sandbox.launch(id);
+    if (!existsSync(join(folder.path, MARK))) continue;
+    await endLaunch(folder);
+    await rm(folder.path, { recursive: true, force: true });
+  }
+}
 
 /** Text of the last bytes, not beginning in mid-character. */
 function decodeTail(tail: Buffer): string {

@@ -1,8 +1,9 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { mkdir, readdir, readlink, symlink, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SandboxError } from '../sandbox-error.js';
+import { ifMissing } from './if-missing.js';
 
 /** Kernel users of one installation. The last is kept for probing the host. */
 const USERS = 4096;
@@ -34,9 +35,13 @@ export function firstUserOf(stateDir: string): number {
   );
 }
 
+const ID_LINK = /^\d+$/;
+const OF = 'of-';
+
 /**
- * Hands out one kernel user per sandbox. A claim is a symbolic link named for the user that points to the sandbox's id:
- * made whole or not at all, so a crash leaves nothing that cannot be read.
+ * Hands out one kernel user per sandbox, to any number of processes. A claim is a symbolic link named for the user that
+ * points to the sandbox's id: made whole or not at all, so a crash leaves nothing that cannot be read. Which of several
+ * claims for one sandbox counts is said by a second link, named for the sandbox.
  */
 export class UserPool {
   constructor(
@@ -52,39 +57,86 @@ export class UserPool {
   async claim(sandboxId: string): Promise<number> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 });
     const claims = await this.claims();
-    const own = claims.find((claim) => claim.sandboxId === sandboxId);
-    if (own) return own.uid;
-    const taken = new Set(claims.map((claim) => claim.uid));
-    for (let uid = this.first; uid < this.probeUser; uid += 1) {
-      if (taken.has(uid)) continue;
-      try {
-        await symlink(sandboxId, join(this.folder, String(uid)));
-        return uid;
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-      }
-    }
-    throw new SandboxError('failed', 'all kernel users for sandboxes are taken');
+    const own = claims.find((claim) => claim.sandboxId === sandboxId)?.uid;
+    const uid = own ?? (await this.take(sandboxId, new Set(claims.map((claim) => claim.uid))));
+    const decided = await this.decide(sandboxId, uid);
+    if (decided !== uid && own === undefined) await this.unlink(String(uid));
+    return decided;
   }
 
-  /** The user of a sandbox, if it has one. */
-  async find(sandboxId: string): Promise<number | null> {
-    return (await this.claims()).find((claim) => claim.sandboxId === sandboxId)?.uid ?? null;
+  /** The users that were claimed for a sandbox: one, unless a crash left another. */
+  async find(sandboxId: string): Promise<number[]> {
+    const claims = await this.claims();
+    return claims.filter((claim) => claim.sandboxId === sandboxId).map(({ uid }) => uid);
   }
 
-  async release(uid: number): Promise<void> {
-    await unlink(join(this.folder, String(uid))).catch(() => undefined);
+  /** Is this still the sandbox's user? Once released it may be another one's at any time. */
+  async holds(sandboxId: string, uid: number): Promise<boolean> {
+    return (await this.target(String(uid))) === sandboxId;
+  }
+
+  async release(sandboxId: string): Promise<void> {
+    await this.unlink(OF + sandboxId);
+    for (const uid of await this.find(sandboxId)) await this.unlink(String(uid));
   }
 
   /** Who has which user. */
   async claims(): Promise<{ uid: number; sandboxId: string }[]> {
-    const names = await readdir(this.folder).catch(() => []);
+    const names = (await this.names()).filter((name) => ID_LINK.test(name));
     const claims = await Promise.all(
-      names.map(async (name) => ({
-        uid: Number(name),
-        sandboxId: await readlink(join(this.folder, name)).catch(() => ''),
-      })),
+      names.map(async (name) => ({ uid: Number(name), sandboxId: await this.target(name) })),
     );
     return claims.filter(({ sandboxId }) => sandboxId !== '');
+  }
+
+  /** All sandboxes of which there is any trace here. */
+  async sandboxes(): Promise<string[]> {
+    const decided = (await this.names())
+      .filter((name) => name.startsWith(OF))
+      .map((name) => name.slice(OF.length));
+    return [...new Set([...decided, ...(await this.claims()).map(({ sandboxId }) => sandboxId)])];
+  }
+
+  private async take(sandboxId: string, taken: ReadonlySet<number>): Promise<number> {
+    // From anywhere: a user that was just released is not handed out again while somebody may still be sweeping it.
+    const start = randomInt(USERS - 1);
+    for (let step = 0; step < USERS - 1; step += 1) {
+      const uid = this.first + ((start + step) % (USERS - 1));
+      if (!taken.has(uid) && (await this.link(sandboxId, String(uid)))) return uid;
+    }
+    throw new SandboxError('failed', 'all kernel users for sandboxes are taken');
+  }
+
+  /** Of those who claim a user for the same sandbox at the same time, the first to get here decides. */
+  private async decide(sandboxId: string, uid: number): Promise<number> {
+    const name = OF + sandboxId;
+    for (;;) {
+      if (await this.link(String(uid), name)) return uid;
+      const decided = await this.target(name);
+      if (decided !== '') return Number(decided);
+    }
+  }
+
+  /** @returns false when the name is taken. */
+  private async link(target: string, name: string): Promise<boolean> {
+    try {
+      await symlink(target, join(this.folder, name));
+      return true;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+      return false;
+    }
+  }
+
+  private async target(name: string): Promise<string> {
+    return readlink(join(this.folder, name)).catch(ifMissing(''));
+  }
+
+  private async names(): Promise<string[]> {
+    return readdir(this.folder).catch(ifMissing<string[]>([]));
+  }
+
+  private async unlink(name: string): Promise<void> {
+    await unlink(join(this.folder, name)).catch(ifMissing(undefined));
   }
 }

@@ -31,7 +31,11 @@ async function answer({ id, method, options, aborted }) {
   }
 }
 
-process.on('message', async (message) => {
+process.on('message', (message) => void serve(message));
+process.on('disconnect', () => process.exit(0));
+process.send({ ready: true });
+
+async function serve(message) {
   const { id, method, of } = message;
   try {
     let result;
@@ -43,6 +47,4 @@ process.on('message', async (message) => {
   } catch (error) {
     process.send({ id, error: plainError(error) });
   }
-});
-process.on('disconnect', () => process.exit(0));
-process.send({ ready: true });
+}

@@ -51,9 +51,9 @@ export async function installAsOrdinaryUser(
   const options = await newOptions(isolation, ORDINARY_USER);
   const processes: DriverProcess[] = [];
   const start = async () => {
-    const process_ = await DriverProcess.start(options, ORDINARY_USER);
-    processes.push(process_);
-    return process_.driver;
+    const own = await DriverProcess.start(options, ORDINARY_USER);
+    processes.push(own);
+    return own.driver;
   };
   const first = await start();
   let second: ReturnType<typeof start> | undefined;

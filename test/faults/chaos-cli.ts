@@ -1,0 +1,84 @@
+import { parseArgs } from 'node:util';
+import { type ChaosReport, runChaos } from './chaos.js';
+import { runRolling } from './rolling.js';
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: 'string', default: '20' },
+    seed: { type: 'string', default: String(Date.now() % 1_000_000) },
+    sessions: { type: 'string', default: '12' },
+    readers: { type: 'string', default: '3' },
+    rolling: { type: 'boolean', default: false },
+  },
+});
+
+const log = (line: string): void => {
+  process.stdout.write(`${line}\n`);
+};
+
+process.exitCode = (values.rolling ? await rolling() : await chaos()) ? 0 : 1;
+
+async function chaos(): Promise<boolean> {
+  const minutes = Number(values.minutes);
+  const seed = Number(values.seed);
+  log(
+    `chaos: seed ${seed}, ${minutes} minutes, 2 api and 2 worker processes, ${values.sessions} sessions at a time`,
+  );
+  const report = await runChaos({
+    seed,
+    seconds: minutes * 60,
+    sessions: Number(values.sessions),
+    readersPerSession: Number(values.readers),
+    turnSeconds: [2, 20],
+    pauseMs: [400, 3_000],
+    log: (line) => log(`  ${line}`),
+    keepLogs: true,
+  });
+  print(report);
+  return report.ok;
+}
+
+async function rolling(): Promise<boolean> {
+  return runRolling({ sessions: 20, readers: 100, seconds: 45, log });
+}
+
+function print({
+  tally,
+  faults,
+  takeovers,
+  orphans,
+  duplicates,
+  seconds,
+  ok,
+  folder,
+}: ChaosReport): void {
+  log(`\nafter ${seconds.toFixed(0)} s`);
+  log('faults');
+  for (const [name, count] of [...faults].sort()) log(`  ${name.padEnd(34)} ${count}`);
+  log('time until another worker went on (ms)');
+  for (const [kind, times] of [...takeovers].sort()) {
+    const sorted = [...times].sort((a, b) => a - b);
+    const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
+    log(
+      `  after ${kind.padEnd(28)} median ${median.toFixed(0).padStart(6)}  worst ${(sorted.at(-1) ?? 0).toFixed(0).padStart(6)}  turns ${sorted.length}`,
+    );
+  }
+  for (const [name, value] of Object.entries({
+    sessions: tally.sessions,
+    turns: tally.turns,
+    'turns terminated': tally.terminated,
+    readers: tally.readers,
+    connections: tally.connections,
+    bytes: tally.bytes,
+    lost: tally.lost,
+    repeated: tally.repeated,
+    reordered: tally.reordered,
+    'done twice': duplicates,
+    orphans: orphans.length,
+  }))
+    log(`${name.padEnd(36)} ${value}`);
+  for (const problem of tally.problems.slice(0, 50)) log(`PROBLEM ${problem}`);
+  for (const orphan of orphans.slice(0, 50)) log(`LEFT ${orphan}`);
+  if (folder !== undefined) log(`logs in ${folder}/logs`);
+  log(ok ? 'OK' : 'FAILED');
+}

@@ -1,0 +1,71 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Cluster } from './cluster.js';
+
+/** What may be in the data folder when no session is left; everything else was forgotten there. */
+const LASTING = /^(host-id|encryption-keys|cache|sandboxes)$/;
+const LASTING_SANDBOXES = /^(\.probe|\.etc|\.uids|\.rootfs)$/;
+
+/** What is left after all sessions were deleted; waits until nothing is, for so long. */
+export async function leftovers(cluster: Cluster, limitMs: number): Promise<string[]> {
+  const giveUpAt = Date.now() + limitMs;
+  for (;;) {
+    const found = await look(cluster);
+    if (found.length === 0 || Date.now() > giveUpAt) return found;
+    await delay(500);
+  }
+}
+
+async function look(cluster: Cluster): Promise<string[]> {
+  const { database, folder, sandboxes } = cluster;
+  const rows = await database.query<{ what: string }>(`
+    SELECT 'sandbox record ' || session_id AS what FROM sandboxes
+    UNION ALL SELECT 'lease of turn ' || id FROM turns WHERE lease_owner IS NOT NULL
+    UNION ALL SELECT 'session ' || id FROM sessions
+    UNION ALL SELECT 'turn ' || id FROM turns
+    UNION ALL SELECT 'log of session ' || session_id FROM event_log GROUP BY session_id`);
+  const data = join(folder, 'data');
+  return [
+    ...rows.map(({ what }) => what),
+    ...names(data)
+      .filter((name) => !LASTING.test(name))
+      .map((name) => `file ${name}`),
+    ...names(sandboxes)
+      .filter((name) => !LASTING_SANDBOXES.test(name))
+      .map((name) => `sandbox ${name}`),
+    ...names(join(sandboxes, '.uids')).map((name) => `user ${name}`),
+    ...(await processesOf(cluster)).map((pid) => `process ${pid}`),
+  ];
+}
+
+/** Everything that runs as one of the sandboxes' users, supervisors included. */
+async function processesOf(cluster: Cluster): Promise<number[]> {
+  const users = await cluster.users();
+  return names('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      if (users) {
+        const uid = Number(/^Uid:\s+(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1] ?? -1);
+        return uid >= users.first && uid < users.first + users.count;
+      }
+      return read(`/proc/${pid}/cmdline`).includes(cluster.sandboxes);
+    });
+}
+
+function names(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+function read(path: string): string {
+  try {
+    return readFileSync(path, 'latin1');
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,186 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { describeWith } from '../support/requirements.js';
+import { prepareWorkload } from './chaos.js';
+import { Cluster, LEASE_SECONDS } from './cluster.js';
+import { ask } from './http.js';
+import { Random } from './random.js';
+import { expectedOutput, planScript, scriptOf } from './script.js';
+import type { ServiceProcess } from './service-process.js';
+import { StreamReader } from './stream-reader.js';
+import { Tally } from './workload.js';
+
+interface TurnRow {
+  id: string;
+  status: string;
+  lease_owner: string | null;
+  fencing: string;
+  commit_seq: string;
+  spool_offset: string;
+}
+
+describeWith(['bubblewrap'], 'a worker that', () => {
+  let cluster: Cluster;
+  let agentId: string;
+  let stop: AbortController;
+
+  beforeAll(async () => {
+    cluster = await Cluster.start({ api: 1, workers: 2 });
+    stop = new AbortController();
+    ({ agentId } = await prepareWorkload(cluster, new Random(1), new Tally(), stop.signal, {
+      readersPerSession: 1,
+      turnSeconds: [1, 1],
+    }));
+  }, 120_000);
+
+  afterAll(async () => {
+    stop?.abort();
+    await cluster?.stop();
+  }, 60_000);
+
+  /** A session that runs, with what it has to write and a reader of it. */
+  async function running(seconds: number) {
+    const plan = planScript(new Random(seconds), seconds);
+    const api = cluster.apis[0]?.url ?? '';
+    const { body } = await ask(`${api}/sessions`, {
+      method: 'POST',
+      token: cluster.token,
+      body: { agent_id: agentId, prompt: scriptOf(plan, 1) },
+    });
+    const sessionId = String(body['id']);
+    const reader = new StreamReader({
+      sessionId,
+      token: cluster.token,
+      base: () => api,
+      patience: () => undefined,
+      signal: stop.signal,
+    });
+    const read = reader.read();
+    await until(async () => reader.events.some(({ type }) => type === 'output'));
+    const turn = await turnOf(sessionId);
+    const worker = cluster.workers.find(({ pid }) => turn.lease_owner?.includes(`:${pid}:`));
+    if (!worker) throw new Error(`nobody has the lease ${turn.lease_owner}`);
+    return { sessionId, plan, reader, read, turn, worker };
+  }
+
+  async function turnOf(sessionId: string): Promise<TurnRow> {
+    const [row] = await cluster.database.query<TurnRow>(
+      'SELECT * FROM turns WHERE session_id = $1 ORDER BY turn_number DESC LIMIT 1',
+      [sessionId],
+    );
+    if (!row) throw new Error('there is no turn');
+    return row;
+  }
+
+  async function takenOver(sessionId: string, from: string | null): Promise<number> {
+    const begun = performance.now();
+    await until(async () => {
+      const { lease_owner: owner } = await turnOf(sessionId);
+      return owner !== null && owner !== from;
+    });
+    return performance.now() - begun;
+  }
+
+  async function complete({ reader, read, plan }: Awaited<ReturnType<typeof running>>) {
+    expect(await read).toMatchObject({ type: 'exit', code: 0 });
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const got = reader.events
+        .filter((event) => event.stream === stream)
+        .map(({ data }) => data)
+        .join('');
+      expect(got).toBe(expectedOutput(plan)[stream]);
+    }
+  }
+
+  function spoolOf({ sessionId, turn }: Awaited<ReturnType<typeof running>>): string {
+    return join(cluster.sandboxes, sessionId, 'launches', turn.id, 'spool');
+  }
+
+  async function restarted(worker: ServiceProcess): Promise<void> {
+    worker.spawn();
+    expect(await worker.ready()).toBe(true);
+  }
+
+  test('is killed loses its turns to the other one within its lease', async () => {
+    const session = await running(6);
+    await session.worker.kill9();
+    const took = await takenOver(session.sessionId, session.turn.lease_owner);
+    expect(took).toBeLessThan(LEASE_SECONDS * 1000 + 500);
+    await complete(session);
+    await restarted(session.worker);
+  }, 60_000);
+
+  test('is stopped hands its turns over at once, and the runtime goes on', async () => {
+    const session = await running(6);
+    const stopped = session.worker.stop();
+    const took = await takenOver(session.sessionId, session.turn.lease_owner);
+    await stopped;
+    expect(session.worker.exitCode).toBe(0);
+    // Far below the lease, that is what matters; how far is measured elsewhere.
+    expect(took).toBeLessThan(LEASE_SECONDS * 1000 * 0.6);
+    await complete(session);
+    await restarted(session.worker);
+  }, 60_000);
+
+  test('wakes up after its lease writes nothing and kills nothing', async () => {
+    const session = await running(10);
+    session.worker.signal('SIGSTOP');
+    await takenOver(session.sessionId, session.turn.lease_owner);
+    const successor = await turnOf(session.sessionId);
+    session.worker.signal('SIGCONT');
+    await complete(session);
+    const after = await turnOf(session.sessionId);
+    expect(after).toMatchObject({ status: 'completed', fencing: successor.fencing });
+    expect(await session.worker.isReady()).toBe(true);
+  }, 60_000);
+
+  test('does not hear that its output was committed does not commit it twice', async () => {
+    const session = await running(8);
+    for (let round = 0; round < 5; round += 1) {
+      await session.worker.proxy.swallowAnswerTo('turns-commit-output');
+    }
+    await complete(session);
+    // It was the same worker all along.
+    expect((await turnOf(session.sessionId)).fencing).toBe(session.turn.fencing);
+  }, 60_000);
+
+  test('does not hear that the turn has ended ends it once', async () => {
+    const session = await running(3);
+    await session.worker.proxy.swallowAnswerTo('turns-end', 'COMMIT');
+    await complete(session);
+    expect(await turnOf(session.sessionId)).toMatchObject({
+      status: 'completed',
+      fencing: session.turn.fencing,
+    });
+    await until(async () => !existsSync(spoolOf(session)));
+  }, 60_000);
+
+  test('cannot reach the database for longer than its lease goes on when it can', async () => {
+    const session = await running(10);
+    for (const { proxy } of cluster.workers) proxy.blackHole();
+    await delay(LEASE_SECONDS * 1000 + 1_000);
+    for (const { proxy } of cluster.workers) proxy.heal();
+    await complete(session);
+  }, 60_000);
+
+  test('dies together with the database and everything else: all goes on', async () => {
+    const session = await running(8);
+    const ended = cluster.processes.map((process_) => process_.kill9());
+    cluster.database.crash();
+    await Promise.all(ended);
+    await cluster.database.query('SELECT 1');
+    for (const process_ of cluster.processes) process_.spawn();
+    for (const process_ of cluster.processes) expect(await process_.ready()).toBe(true);
+    await complete(session);
+  }, 90_000);
+});
+
+async function until(condition: () => Promise<boolean>, limitMs = 30_000): Promise<void> {
+  const giveUpAt = Date.now() + limitMs;
+  while (!(await condition())) {
+    if (Date.now() > giveUpAt) throw new Error('it did not come to pass in time');
+    await delay(25);
+  }
+}
