@@ -2,7 +2,6 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { CLIS, describeCli, type Cli } from './support/clis.js';
-import { outputOf, terminalOf } from './support/events.js';
 import { brokenServer, httpServer, stdioServer } from './support/mcp-servers.js';
 import { MODEL_KEY } from './model-endpoint/model-endpoint.js';
 import { Rig, type RunningSession } from './support/rig.js';
@@ -76,22 +75,23 @@ for (const cli of CLIS) {
           session,
           '/word-banana %%skill juggling%% %%shell getent hosts elsewhere.example; cat note.txt%%',
         );
-        const second = await rig.finish(session, first.terminal?.id);
+        const second = await rig.finish(session, first.terminal.id);
         expect(second).toMatchObject({ terminal: { type: 'exit', code: 0 } });
         expect(second.output).toContain('hello from the first turn');
         expect(second.output).toMatch(/with word-system word-apple( word-skill)? word-banana/);
 
         // The whole of it again, and from the middle on.
-        const replayed = await session.events();
+        const replay = await session.stream();
+        const replayed = replay.events;
         expect(replayed.filter(({ turn }) => turn === 1)).toEqual(
           first.events.filter(({ turn }) => turn === 1),
         );
         const middle = first.events[Math.floor(first.events.length / 2)]?.id ?? 0;
-        expect(await session.events(middle)).toEqual([
+        expect((await session.stream(middle)).events).toEqual([
           replayed[0],
           ...replayed.filter(({ id = 0 }) => id > middle),
         ]);
-        expect(outputOf(replayed)).not.toContain(MODEL_KEY);
+        expect(replay.output()).not.toContain(MODEL_KEY);
         expect(rig.model.requests.every(({ authorized }) => authorized)).toBe(true);
         // The relay told of every name that was looked up in vain.
         const refused = refusals(session.id).filter((name) => !HARMLESS.test(name));
@@ -105,11 +105,11 @@ for (const cli of CLIS) {
       const session = await start(cli, 'word-refused %%fault 401%%');
       const { terminal, output } = await rig.finish(session);
       expect(terminal).toMatchObject({ type: 'exit', code: expect.any(Number) });
-      expect(terminal?.code).toBeGreaterThan(0);
-      expect(terminal?.code).toBeLessThan(128);
+      expect(terminal.code).toBeGreaterThan(0);
+      expect(terminal.code).toBeLessThan(128);
       expect(output).toMatch(/scripted failure 401|401/);
       const { body } = await rig.service.http.get(`/sessions/${session.id}`);
-      expect(body).toMatchObject({ status: 'failed', exit_code: terminal?.code });
+      expect(body).toMatchObject({ status: 'failed', exit_code: terminal.code });
       expect(body['error']).toMatch(/401/);
       expect(Date.now() - begun).toBeLessThan(30_000);
     });
@@ -129,8 +129,8 @@ for (const cli of CLIS) {
         await until(() => processesWith(mark).length === 0);
         return Date.now() - begun;
       })();
-      const [took, events] = await Promise.all([watch, session.events()]);
-      expect(terminalOf(events)).toMatchObject({ type: 'terminated' });
+      const [took, stream] = await Promise.all([watch, session.stream()]);
+      expect(stream.last).toMatchObject({ type: 'terminated' });
       expect(took).toBeLessThan(2000);
     });
   });
