@@ -15,6 +15,8 @@ export async function readNpmSettings(
   const [program, ...first] = npm;
   const { stdout } = await promisify(execFile)(program, [...first, 'config', 'list', '--json'], {
     cwd: '/',
+    // This npm is asked, by the service for the service; the one that installs sees none of it.
+    env: process.env,
     signal,
     maxBuffer: 2 ** 22,
   });
