@@ -18,7 +18,7 @@ export class NpmRegistry {
   ) {}
 
   get url(): string {
-    return `http://127.0.0.1:${(this.server?.address() as AddressInfo).port}/`;
+    return `http://127.0.0.1:${(this.server?.address() as AddressInfo | undefined)?.port}/`;
   }
 
   async start(): Promise<this> {

@@ -13,10 +13,9 @@ export async function readNpmSettings(
   signal: AbortSignal,
 ): Promise<Record<string, string>> {
   const [program, ...first] = npm;
+  // With the service's own environment: asked by the service for the service. The npm that installs sees none of it.
   const { stdout } = await promisify(execFile)(program, [...first, 'config', 'list', '--json'], {
     cwd: '/',
-    // This npm is asked, by the service for the service; the one that installs sees none of it.
-    env: process.env,
     signal,
     maxBuffer: 2 ** 22,
   });
