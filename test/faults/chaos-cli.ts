@@ -57,10 +57,9 @@ function print({
 }: ChaosReport): void {
   log(`\nafter ${seconds.toFixed(0)} s`);
   log('faults');
-  for (const [name, count] of [...faults].sort(([a], [b]) => (a < b ? -1 : 1)))
-    log(`  ${name.padEnd(34)} ${count}`);
+  for (const [name, count] of byName(faults)) log(`  ${name.padEnd(34)} ${count}`);
   log('time until another worker went on (ms)');
-  for (const [kind, times] of [...takeovers].sort(([a], [b]) => (a < b ? -1 : 1))) {
+  for (const [kind, times] of byName(takeovers)) {
     const sorted = [...times].sort((a, b) => a - b);
     const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
     log(
@@ -85,4 +84,8 @@ function print({
   for (const orphan of orphans.slice(0, 50)) log(`LEFT ${orphan}`);
   if (folder !== undefined) log(`logs in ${folder}/logs`);
   log(ok ? 'OK' : 'FAILED');
+}
+
+function byName<T>(entries: ReadonlyMap<string, T>): [string, T][] {
+  return [...entries].sort(([a], [b]) => a.localeCompare(b));
 }

@@ -70,15 +70,15 @@ export class Cluster {
       await add('api', options.api);
       await add('worker', options.workers);
       const cluster = new Cluster(folder, database, processes);
-      for (const process_ of processes) process_.spawn();
-      for (const process_ of processes) {
-        if (!(await process_.ready()))
-          throw new Error(`${process_.name} did not get ready:\n${process_.output}`);
+      for (const member of processes) member.spawn();
+      for (const member of processes) {
+        if (!(await member.ready()))
+          throw new Error(`${member.name} did not get ready:\n${member.output}`);
       }
       cluster.token = await firstToken(processes);
       return cluster;
     } catch (error) {
-      for (const process_ of processes) await process_.dispose();
+      for (const member of processes) await member.dispose();
       await database?.stop();
       await rm(folder, { recursive: true, force: true });
       throw error;
@@ -108,30 +108,29 @@ export class Cluster {
     if (process.geteuid?.() !== 0) return undefined;
     const build = join(ROOT, 'dist/src/sandboxes/local/user-pool.js');
     const { firstUserOf } = (await import(pathToFileURL(build).href)) as {
-      firstUserOf(stateDir: string): number;
+      firstUserOf: (stateDir: string) => number;
     };
     return { first: firstUserOf(sandboxes), count: 4096 };
   }
 
   /** Heals what is broken, thaws what is frozen and starts what is down. */
   async heal(): Promise<void> {
-    for (const process_ of this.processes) {
-      process_.proxy.heal();
-      if (process_.frozen) process_.signal('SIGCONT');
+    for (const member of this.processes) {
+      member.proxy.heal();
+      if (member.frozen) member.signal('SIGCONT');
     }
     await this.database.query('SELECT 1');
-    for (const process_ of this.processes) {
-      for (let attempt = 0; !(await process_.ready(20_000)); attempt += 1) {
-        if (attempt === 5)
-          throw new Error(`${process_.name} does not come back:\n${process_.output}`);
-        process_.spawn();
+    for (const member of this.processes) {
+      for (let attempt = 0; !(await member.ready(20_000)); attempt += 1) {
+        if (attempt === 5) throw new Error(`${member.name} does not come back:\n${member.output}`);
+        member.spawn();
       }
     }
   }
 
   /** @param keep leaves the folder with its logs. */
   async stop(keep = false): Promise<void> {
-    await Promise.all(this.processes.map((process_) => process_.dispose()));
+    await Promise.all(this.processes.map((member) => member.dispose()));
     await this.database.stop();
     if (!keep) await rm(this.folder, { recursive: true, force: true });
   }

@@ -38,25 +38,25 @@ export class Faults {
         this.freeze(worker, random.between(100, LEASE_SECONDS * 700)),
       ),
       this.onApi('SIGSTOP api', 1, (api) => this.freeze(api, random.between(200, 4_000))),
-      this.onAny('cut connections', 2, async (process_) => process_.proxy.cut()),
-      this.onAny('reset connections', 2, async (process_) => process_.proxy.reset()),
-      this.onAny('delay', 2, async (process_) => {
-        process_.proxy.delay(random.between(20, 400));
+      this.onAny('cut connections', 2, async (member) => member.proxy.cut()),
+      this.onAny('reset connections', 2, async (member) => member.proxy.reset()),
+      this.onAny('delay', 2, async (member) => {
+        member.proxy.delay(random.between(20, 400));
         await delay(random.between(1_000, 5_000));
-        process_.proxy.heal();
+        member.proxy.heal();
       }),
-      this.onAny('swallow answers', 3, async (process_) => {
-        process_.proxy.swallowAnswers();
+      this.onAny('swallow answers', 3, async (member) => {
+        member.proxy.swallowAnswers();
         await delay(random.between(100, 1_500));
-        process_.proxy.heal();
+        member.proxy.heal();
       }),
-      this.onAny('black hole', 2, async (process_) => {
-        process_.proxy.blackHole();
+      this.onAny('black hole', 2, async (member) => {
+        member.proxy.blackHole();
         await delay(random.between(1_000, 8_000));
-        process_.proxy.heal();
+        member.proxy.heal();
       }),
-      this.onAny('connections die silently', 1, async (process_) => {
-        process_.proxy.healNewOnly();
+      this.onAny('connections die silently', 1, async (member) => {
+        member.proxy.healNewOnly();
       }),
       { name: 'kill -9 PostgreSQL', weight: 1, strike: async () => cluster.database.crash() },
       { name: 'restart PostgreSQL', weight: 1, strike: async () => cluster.database.restart() },
@@ -108,7 +108,7 @@ export class Faults {
       name,
       weight,
       strike: async () => {
-        const well = candidates().filter((process_) => !this.busy.has(process_));
+        const well = candidates().filter((member) => !this.busy.has(member));
         if (well.length === 0) return;
         const target = this.random.pick(well);
         this.busy.add(target);
@@ -154,15 +154,17 @@ export class Faults {
   }
 
   private async killEverything(): Promise<void> {
-    const targets = this.cluster.processes.filter((process_) => !this.busy.has(process_));
+    const targets = this.cluster.processes.filter((member) => !this.busy.has(member));
     for (const target of targets) this.busy.add(target);
     for (const target of targets) target.signal('SIGKILL');
     this.cluster.database.crash();
     await delay(this.random.between(0, 2_000));
-    const back = Promise.all(targets.map((target) => this.comeBack(target))).then(() => {
-      for (const target of targets) this.busy.delete(target);
-      this.mending.delete(back);
-    });
+    const back = Promise.all(targets.map((target) => this.comeBack(target)))
+      .then(() => undefined)
+      .finally(() => {
+        for (const target of targets) this.busy.delete(target);
+        this.mending.delete(back);
+      });
     this.mending.add(back);
   }
 

@@ -9,7 +9,7 @@ import { ROOT } from './service-process.js';
 
 const load = async () =>
   (await import(pathToFileURL(join(ROOT, 'dist/src/database/migrate.js')).href)) as {
-    migrate(url: string): Promise<void>;
+    migrate: (url: string) => Promise<void>;
   };
 
 describe('migrations', () => {
