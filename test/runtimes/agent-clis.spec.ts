@@ -2,7 +2,6 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { CLIS, describeCli, type Cli } from './support/clis.js';
-import { outputOf, readEvents, terminalOf } from './support/events.js';
 import { brokenServer, httpServer, stdioServer } from './support/mcp-servers.js';
 import { MODEL_KEY } from './model-endpoint/model-endpoint.js';
 import { Rig, type RunningSession } from './support/rig.js';
@@ -66,32 +65,37 @@ for (const cli of CLIS) {
         expect(first).toMatchObject({ terminal: { type: 'exit', code: 0 } });
         expect(first.output).toContain('wrote it');
         expect(first.output).toContain('echo through pipes with a secret of 23 characters');
-        expect(first.output).toContain('echo through wires with a secret of 32 characters');
+        expect(first.output).toContain('echo through wires with a secret of 33 characters');
         expect(first.output).toMatch(/I was sent \d+ messages with word-system word-apple/);
         expect(requestsWith('word-apple').some(({ text }) => text.includes('word-skill'))).toBe(
           true,
         );
 
-        await rig.prompt(session, '/word-banana %%skill juggling%% %%shell cat note.txt%%');
-        const second = await rig.finish(session, first.terminal?.id);
+        await rig.prompt(
+          session,
+          '/word-banana %%skill juggling%% %%shell getent hosts elsewhere.example; cat note.txt%%',
+        );
+        const second = await rig.finish(session, first.terminal.id);
         expect(second).toMatchObject({ terminal: { type: 'exit', code: 0 } });
         expect(second.output).toContain('hello from the first turn');
         expect(second.output).toMatch(/with word-system word-apple( word-skill)? word-banana/);
 
         // The whole of it again, and from the middle on.
-        const replayed = await session.events();
+        const replay = await session.stream();
+        const replayed = replay.events;
         expect(replayed.filter(({ turn }) => turn === 1)).toEqual(
           first.events.filter(({ turn }) => turn === 1),
         );
         const middle = first.events[Math.floor(first.events.length / 2)]?.id ?? 0;
-        expect(await session.events(middle)).toEqual([
+        expect((await session.stream(middle)).events).toEqual([
           replayed[0],
-          ...replayed.filter(({ id = 0 }) => id > middle),
+          ...replayed.filter(({ id }) => (id ?? 0) > middle),
         ]);
-        expect(outputOf(replayed)).not.toContain(MODEL_KEY);
+        expect(replay.output()).not.toContain(MODEL_KEY);
         expect(rig.model.requests.every(({ authorized }) => authorized)).toBe(true);
         // The relay told of every name that was looked up in vain.
-        expect(refusals(session.id).filter((name) => !HARMLESS.includes(name))).toEqual([]);
+        const refused = refusals(session.id).filter((name) => !HARMLESS.test(name));
+        expect(new Set(refused)).toEqual(new Set(['elsewhere.example']));
       },
       INSTALL_LIMIT_MS,
     );
@@ -101,42 +105,55 @@ for (const cli of CLIS) {
       const session = await start(cli, 'word-refused %%fault 401%%');
       const { terminal, output } = await rig.finish(session);
       expect(terminal).toMatchObject({ type: 'exit', code: expect.any(Number) });
-      expect(terminal?.code).toBeGreaterThan(0);
-      expect(terminal?.code).toBeLessThan(128);
+      expect(terminal.code).toBeGreaterThan(0);
+      expect(terminal.code).toBeLessThan(128);
       expect(output).toMatch(/scripted failure 401|401/);
       const { body } = await rig.service.http.get(`/sessions/${session.id}`);
-      expect(body).toMatchObject({ status: 'failed', exit_code: terminal?.code });
+      expect(body).toMatchObject({ status: 'failed', exit_code: terminal.code });
       expect(body['error']).toMatch(/401/);
       expect(Date.now() - begun).toBeLessThan(30_000);
     });
 
     test('ends at once, with everything that it started, when it is terminated', async () => {
       const mark = `31${Math.floor(Math.random() * 1e8)}`;
-      const session = await start(cli, `word-long %%shell sleep ${mark} & sleep ${mark}%%`, {
+      // Interval and mark in one: how often a file that nobody writes to is looked at.
+      const wait = `tail -f -s ${mark} /dev/null`;
+      const session = await start(cli, `word-long %%shell setsid ${wait} & ${wait}%%`, {
         mcp_servers: [stdioServer('pipes')],
       });
-      const terminated: { at?: number } = {};
       const watch = (async () => {
-        while (processesWith(mark).length < 2) await delay(50);
-        terminated.at = Date.now();
+        await until(() => processesWith(mark).length === 2, session);
+        const begun = Date.now();
         const answer = await rig.service.http.post(`/sessions/${session.id}/terminate`);
         expect(answer.status).toBe(200);
-        while (processesWith(mark).length > 0) await delay(20);
-        return Date.now() - terminated.at;
+        await until(() => processesWith(mark).length === 0);
+        return Date.now() - begun;
       })();
-      const events = await readEvents(rig.streamUrl(session.id), rig.service.token);
-      expect(terminalOf(events)).toMatchObject({ type: 'terminated' });
-      expect(await watch).toBeLessThan(2000);
+      const [took, stream] = await Promise.all([watch, session.stream()]);
+      expect(stream.last).toMatchObject({ type: 'terminated' });
+      expect(took).toBeLessThan(2000);
     });
   });
 }
 
-/** Names that a program asks for whatever it is told, and does well without. */
-const HARMLESS = ['registry.npmjs.org'];
+/** OpenCode looks for the types of its plugins, whatever it is told, and does well without. */
+const HARMLESS = /^registry\./;
 
 function refusals(sessionId: string): string[] {
   const pattern = new RegExp(`Sandbox ${sessionId} was refused \\\\"([^"\\\\]+)`, 'g');
   return [...rig.service.logs().matchAll(pattern)].map(([, name = '']) => name);
+}
+
+/** Polls; fails when it takes too long, or when the session ends meanwhile. */
+async function until(condition: () => boolean, session?: RunningSession): Promise<void> {
+  const deadline = Date.now() + 30_000;
+  while (!condition()) {
+    const status = session && (await rig.service.http.get(`/sessions/${session.id}`)).body.status;
+    if (Date.now() > deadline || status === 'failed' || status === 'completed') {
+      throw new Error(`waited in vain${status === undefined ? '' : `: the session is ${status}`}`);
+    }
+    await delay(30);
+  }
 }
 
 /** Processes of this machine, however deep in namespaces, that have the mark in their arguments as a word. */
@@ -146,7 +163,7 @@ function processesWith(mark: string): number[] {
     .filter((pid) => {
       try {
         const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-        return words[0] === 'sleep' && words.includes(mark);
+        return words[0] === 'tail' && words.includes(mark);
       } catch {
         return false;
       }

@@ -15,18 +15,19 @@ export function recordRefusal(event: RefusalEvent): void {
   }
 }
 
-/** What a launch was not let reach, in words, as far as the beginning of its log tells. */
+/** What a launch was not let reach, in words, each once, as far as the beginning of its log tells. */
 export function readRefusals(folder: LaunchFolder): string[] {
   const fd = openPlainFile(folder.log);
   if (fd === null) return [];
   try {
     const buffer = Buffer.alloc(MAX_BYTES);
     const text = buffer.toString('utf8', 0, readSync(fd, buffer, 0, MAX_BYTES, 0));
-    return text
+    const events = text
       .split('\n')
       .slice(0, -1)
       .filter((line) => line.startsWith(MARK))
-      .map((line) => describe(JSON.parse(line.slice(MARK.length)) as RefusalEvent));
+      .map((line) => JSON.parse(line.slice(MARK.length)) as RefusalEvent);
+    return [...new Set(events.map(describe))];
   } finally {
     closeSync(fd);
   }

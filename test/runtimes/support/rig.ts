@@ -1,12 +1,12 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { EventStreamClient, type StreamEvent } from '../../support/event-stream-client.js';
 import { startService, type Service } from '../../support/service.js';
 import {
   MODEL_KEY,
   startModelEndpoint,
   type ModelEndpoint,
 } from '../model-endpoint/model-endpoint.js';
-import { outputOf, readEvents, terminalOf, type StreamEvent } from './events.js';
 import { mcpRoutes } from './mcp-servers.js';
 
 /** Kept between runs and shared by all checkouts on this machine: the programs are hundreds of megabytes. */
@@ -18,14 +18,17 @@ export const TEST_CACHE =
 export interface RunningSession {
   id: string;
   /** Reads the stream to the end of its latest turn. */
-  events(since?: number): Promise<StreamEvent[]>;
+  stream(lastEventId?: number): Promise<EventStreamClient>;
 }
 
 export interface TurnResult {
   events: StreamEvent[];
   output: string;
-  terminal: StreamEvent | undefined;
+  terminal: StreamEvent;
 }
+
+/** More than any turn of the suite may take, its installation included. */
+const TURN_LIMIT_MS = 240_000;
 
 /** The service with its model APIs replaced by a scripted one, which it knows as its gateway. */
 export class Rig {
@@ -79,7 +82,11 @@ export class Rig {
     );
     return {
       id: session.id,
-      events: (since) => readEvents(this.streamUrl(session.id), this.service.token, { since }),
+      stream: (lastEventId) =>
+        new EventStreamClient(`${this.service.url}/sessions/${session.id}/stream`, {
+          token: this.service.token,
+          lastEventId,
+        }).end(TURN_LIMIT_MS),
     };
   }
 
@@ -92,18 +99,14 @@ export class Rig {
 
   /** Waits for the end of the latest turn. */
   async finish(session: RunningSession, since?: number): Promise<TurnResult> {
-    const events = await session.events(since);
-    return { events, output: outputOf(events), terminal: terminalOf(events) };
+    const stream = await session.stream(since);
+    return { events: stream.events, output: stream.output(), terminal: stream.last };
   }
 
   /** Terminates what still runs and deletes the session with its sandbox. */
   async remove(session: RunningSession): Promise<void> {
     await this.service.http.post(`/sessions/${session.id}/terminate`);
     await this.expect(200, this.service.http.delete(`/sessions/${session.id}/delete`));
-  }
-
-  streamUrl(id: string): string {
-    return `${this.service.url}/sessions/${id}/stream`;
   }
 
   private async expect<A extends { status: number; text: string; body: unknown }>(

@@ -20,8 +20,8 @@ export interface EnsureProgramsOptions extends Workbench {
 
 /** Counts up when the folder's layout changes. */
 const FORMAT = 1;
-/** npm's own words for what went wrong, without the lines that only repeat or point to a log. */
-const NOISE = /^npm (?:error )?(?:A complete log|notice|warn|error\s*$|\s+at )/;
+/** Lines of npm's that only repeat others or point to a log. */
+const NOISE = /^(code [A-Z]|errno |syscall |A complete log|404\s*$|at |$)|^npm (notice|warn)/;
 
 /**
  * Installs programs from npm once, for all sandboxes of this machine, and finds them again later. A folder is named for
@@ -113,6 +113,7 @@ function npmFolder(tools: string | null): string {
 }
 
 function complaint(output: string): string {
-  const lines = output.split('\n').filter((line) => line.trim() !== '' && !NOISE.test(line));
-  return lines.slice(0, 3).join(' ').slice(0, 300) || 'npm ended without a word';
+  const lines = output.split('\n').map((line) => line.replace(/^npm error ?/, '').trim());
+  const telling = lines.filter((line) => !NOISE.test(line));
+  return telling.slice(0, 3).join(' ').slice(0, 300) || 'npm ended without a word';
 }

@@ -13,6 +13,7 @@ export async function readNpmSettings(
   signal: AbortSignal,
 ): Promise<Record<string, string>> {
   const [program, ...first] = npm;
+  // With the service's own environment: asked by the service for the service. The npm that installs sees none of it.
   const { stdout } = await promisify(execFile)(program, [...first, 'config', 'list', '--json'], {
     cwd: '/',
     signal,
