@@ -89,7 +89,7 @@ for (const cli of CLIS) {
         const middle = first.events[Math.floor(first.events.length / 2)]?.id ?? 0;
         expect((await session.stream(middle)).events).toEqual([
           replayed[0],
-          ...replayed.filter(({ id = 0 }) => id > middle),
+          ...replayed.filter(({ id }) => id > middle),
         ]);
         expect(replay.output()).not.toContain(MODEL_KEY);
         expect(rig.model.requests.every(({ authorized }) => authorized)).toBe(true);

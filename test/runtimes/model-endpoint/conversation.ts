@@ -26,8 +26,8 @@ export type Reply =
 export type Fault = '401' | '429' | '500' | 'cut' | 'hang';
 
 const DIRECTIVE = /%%(shell|mcp|skill|fault) (.*?)%%/gs;
-const SHELLS = ['bash', 'shell', 'exec_command', 'shell_command', 'run_shell_command'];
-const SKILLS = ['skill', 'activate_skill'];
+const SHELLS = new Set(['bash', 'shell', 'exec_command', 'shell_command', 'run_shell_command']);
+const SKILLS = new Set(['skill', 'activate_skill']);
 
 /**
  * The model: it does what the last prompt says, one directive after the other, and then reports what it was sent.
@@ -62,11 +62,11 @@ function callFor(
   tools: readonly Tool[],
 ): { tool: Tool; input: Record<string, unknown> }[] | undefined {
   if (kind === 'shell') {
-    const tool = tools.find(({ name }) => SHELLS.includes(name.toLowerCase()));
+    const tool = tools.find(({ name }) => SHELLS.has(name.toLowerCase()));
     return tool && [{ tool, input: shellInput(tool, what) }];
   }
   if (kind === 'skill') {
-    const tool = tools.find(({ name }) => SKILLS.includes(name.toLowerCase()));
+    const tool = tools.find(({ name }) => SKILLS.has(name.toLowerCase()));
     const parameter = Object.keys(tool?.parameters ?? {}).find((name) =>
       ['skill', 'name', 'command'].includes(name),
     );
