@@ -22,6 +22,19 @@ export interface Conversation {
 export type Reply =
   { kind: 'text'; text: string } | { kind: 'call'; tool: Tool; input: Record<string, unknown> };
 
+/** One of the ways in which programs speak with a model. */
+export interface ModelApi {
+  /** The paths at which it is served. */
+  matches: RegExp;
+  read(body: unknown): Conversation;
+  /** The events of a streamed answer, in order. */
+  stream(reply: Reply, model: string): [event: string, data: unknown][];
+  /** The same answer in one piece, where somebody asks for it. */
+  whole?(reply: Reply, model: string): unknown;
+  /** The body that goes with a status. */
+  error(status: number): unknown;
+}
+
 /** What goes wrong on demand. */
 export type Fault = '401' | '429' | '500' | 'cut' | 'hang';
 
