@@ -1,13 +1,13 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { ensureBubblewrap } from './lib/bubblewrap.mjs';
+import { ensureSystemPackages } from './lib/system-packages.mjs';
 import { complain, say } from './lib/output.mjs';
 import { NODE, ROOT, StepError, prepare } from './lib/project.mjs';
 
 try {
   prepare(say);
-  ensureBubblewrap(say);
+  ensureSystemPackages(say);
   const child = spawn(NODE, [join(ROOT, 'test/faults/main.mjs'), ...process.argv.slice(2)], {
     cwd: ROOT,
     stdio: 'inherit',

@@ -48,7 +48,8 @@ function tidy(schema: Json, version: OpenApiVersion): Json {
   const result: Json = {};
   for (const [key, value] of Object.entries(schema)) {
     if (value === undefined) continue;
-    if (key === 'allOf' && version === '3.1.0' && (value as Json[]).length === 1) {
+    const alone = version === '3.1.0' || Object.keys(schema).length === 1;
+    if (key === 'allOf' && alone && (value as Json[]).length === 1) {
       // 3.0 lets nothing stand beside a reference; 3.1 does.
       Object.assign(result, (value as Json[])[0]);
       continue;

@@ -225,7 +225,12 @@ export class TurnRunner {
     const { id, session_id: sessionId, fencing } = this.turn;
     // Everything that was emitted before is in the log before the turn ends.
     await this.log.write([], this.position, this.progress);
-    const ours = await this.insist(() => this.parts.output.end({ id, sessionId, fencing }, end));
+    // Repeated also after the lease seems lost: that may be the first try, whose answer did not arrive. Whether the turn
+    // is still ours to end is for the fencing number to say.
+    const ours = await this.insist(
+      () => this.parts.output.end({ id, sessionId, fencing }, end),
+      (reason) => reason instanceof Draining,
+    );
     if (!ours) return;
     await this.parts.driver
       .discardSpool({ sandboxId: sessionId, launchId: id, signal: AbortSignal.timeout(10_000) })
@@ -241,14 +246,18 @@ export class TurnRunner {
   }
 
   /** Repeats what needs the database until it answers; a database that is away is no reason to fail a turn. */
-  private async insist<T>(work: () => Promise<T>): Promise<T> {
+  private async insist<T>(
+    work: () => Promise<T>,
+    givesUpFor: (reason: unknown) => boolean = () => true,
+  ): Promise<T> {
+    const { signal } = this.stop;
     for (;;) {
-      this.stop.signal.throwIfAborted();
+      if (signal.aborted && givesUpFor(signal.reason)) throw signal.reason;
       try {
         return await work();
       } catch (error) {
         if (!isDatabaseUnavailable(error)) throw error;
-        await delay(RETRY_MS, undefined, { signal: this.stop.signal }).catch(() => undefined);
+        await delay(RETRY_MS, undefined, signal.aborted ? {} : { signal }).catch(() => undefined);
       }
     }
   }

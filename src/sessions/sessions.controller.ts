@@ -12,7 +12,10 @@ import { CREATE_SESSION_EXAMPLES, PROMPT_SESSION_EXAMPLES } from './sessions.exa
 import { SessionsService } from './sessions.service.js';
 
 const NOT_FOUND = ['Session not found'];
-const NO_KEY = 'Provider anthropic has no API key configured';
+const NO_KEY = [
+  'Provider anthropic has no API key configured',
+  'Provider opencode has no API key configured for models of openai',
+];
 const LIMIT =
   'Concurrent session limit reached (10 of 10 active). Terminate an active session first.';
 const IDEMPOTENCY_HEADER = {
@@ -42,7 +45,7 @@ export class SessionsController {
     id: 'createSession',
     body: { type: CreateSessionDto, examples: CREATE_SESSION_EXAMPLES },
     refusals: {
-      400: [NO_KEY, 'Unknown provider: "acme"'],
+      400: [...NO_KEY, 'Unknown provider: "acme"'],
       404: ['Agent not found', 'Environment not found'],
       409: [
         'Cannot create session with archived agent',
@@ -98,7 +101,7 @@ export class SessionsController {
     id: 'promptSession',
     body: { type: PromptSessionDto, examples: PROMPT_SESSION_EXAMPLES },
     refusals: {
-      400: [NO_KEY],
+      400: NO_KEY,
       404: NOT_FOUND,
       409: [
         'Session is already running',

@@ -257,7 +257,7 @@ export class SessionsService {
     }
   }
 
-  /** Does the sandbox still exist? An upstream that does not answer is not a sandbox that is gone. */
+  /** Does the sandbox still exist? Where the upstream does not say, the turn finds out: that is no refusal. */
   private async sandboxIsThere(sandboxId: string): Promise<boolean> {
     const host = await this.repository.sandboxHostUnscoped(sandboxId);
     if (host === undefined) return false;
@@ -267,8 +267,7 @@ export class SessionsService {
       const signal = AbortSignal.timeout(PREFLIGHT_LIMIT_MS);
       return await this.driver.exists({ sandboxId, signal });
     } catch (error) {
-      if (error instanceof SandboxError && error.kind === 'gone') return false;
-      throw error;
+      return !(error instanceof SandboxError && error.kind === 'gone');
     }
   }
 }

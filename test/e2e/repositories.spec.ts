@@ -1,8 +1,8 @@
-import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { type GitServer, startGitServer } from '../support/git-server.js';
+import { dumpOf, watchProcesses } from '../support/leaks.js';
 import { describeWith } from '../support/requirements.js';
-import { query, type Service } from '../support/service.js';
+import type { Service } from '../support/service.js';
 import { leaveNothing, SessionsOf, startSessionService } from '../support/sessions.js';
 
 const TOKEN = 'git-t0ken/with:odd@characters%20';
@@ -110,7 +110,7 @@ describeWith(['bubblewrap', 'git http-backend'], 'repositories', () => {
       processes: seen,
       logs: service.logs(),
       answers: answers.map(({ text }) => text).join('\n'),
-      database: await dump(service.databaseUrl),
+      database: await dumpOf(service.databaseUrl),
     };
     for (const [where, text] of Object.entries(texts)) {
       for (const form of [
@@ -155,40 +155,3 @@ describeWith(['bubblewrap', 'git http-backend'], 'repositories', () => {
     expect(stream.last.type).toBe('error');
   });
 });
-
-/** All rows of all tables as text. */
-async function dump(databaseUrl: string): Promise<string> {
-  const tables = await query<{ name: string }>(
-    databaseUrl,
-    `SELECT quote_ident(tablename) AS name FROM pg_tables WHERE schemaname = 'public'`,
-  );
-  const texts = await Promise.all(
-    tables.map(({ name }) =>
-      query<{ row: string }>(databaseUrl, `SELECT t::text AS row FROM ${name} t`),
-    ),
-  );
-  return texts
-    .flat()
-    .map(({ row }) => row)
-    .join('\n');
-}
-
-/** Collects the arguments of all processes, other users' included, until it is stopped. */
-function watchProcesses(): { stop(): Promise<string> } {
-  const seen = new Set<string>();
-  const timer = setInterval(() => {
-    for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
-      try {
-        seen.add(readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' '));
-      } catch {
-        // Gone.
-      }
-    }
-  }, 5);
-  return {
-    stop: async () => {
-      clearInterval(timer);
-      return [...seen].join('\n');
-    },
-  };
-}

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { type ChaosReport, runChaos } from './chaos.js';
+import { measureLatency } from './latency.js';
 import { runRolling } from './rolling.js';
 
 const { values } = parseArgs({
@@ -9,6 +10,7 @@ const { values } = parseArgs({
     sessions: { type: 'string', default: '12' },
     readers: { type: 'string', default: '3' },
     rolling: { type: 'boolean', default: false },
+    latency: { type: 'boolean', default: false },
   },
 });
 
@@ -16,7 +18,8 @@ const log = (line: string): void => {
   process.stdout.write(`${line}\n`);
 };
 
-process.exitCode = (values.rolling ? await rolling() : await chaos()) ? 0 : 1;
+if (values.latency) await measureLatency(log);
+else process.exitCode = (values.rolling ? await rolling() : await chaos()) ? 0 : 1;
 
 async function chaos(): Promise<boolean> {
   const minutes = Number(values.minutes);
@@ -54,9 +57,9 @@ function print({
 }: ChaosReport): void {
   log(`\nafter ${seconds.toFixed(0)} s`);
   log('faults');
-  for (const [name, count] of [...faults].sort()) log(`  ${name.padEnd(34)} ${count}`);
+  for (const [name, count] of byName(faults)) log(`  ${name.padEnd(34)} ${count}`);
   log('time until another worker went on (ms)');
-  for (const [kind, times] of [...takeovers].sort()) {
+  for (const [kind, times] of byName(takeovers)) {
     const sorted = [...times].sort((a, b) => a - b);
     const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
     log(
@@ -81,4 +84,8 @@ function print({
   for (const orphan of orphans.slice(0, 50)) log(`LEFT ${orphan}`);
   if (folder !== undefined) log(`logs in ${folder}/logs`);
   log(ok ? 'OK' : 'FAILED');
+}
+
+function byName<T>(entries: ReadonlyMap<string, T>): [string, T][] {
+  return [...entries].sort(([a], [b]) => a.localeCompare(b));
 }

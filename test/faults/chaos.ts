@@ -17,7 +17,7 @@ export interface ChaosOptions {
   /** Between two faults; milliseconds. */
   pauseMs: readonly [number, number];
   workers?: number;
-  log(line: string): void;
+  log: (line: string) => void;
   /** Leaves the logs of the processes behind when something was wrong. */
   keepLogs?: boolean;
 }

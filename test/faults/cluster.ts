@@ -1,11 +1,15 @@
 import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Database } from './database.js';
+import { processesOf, type Users } from './processes.js';
 import { type Role, ROOT, ServiceProcess } from './service-process.js';
 
 export const LEASE_SECONDS = 3;
+/** Hosts that share no folder need the same ring. */
+const ENCRYPTION_KEYS = `faults:${Buffer.alloc(32, 'faults').toString('base64')}`;
 
 /** Real processes of the service on one database and one data folder, each with a proxy of its own. */
 export class Cluster {
@@ -26,6 +30,8 @@ export class Cluster {
     api: number;
     workers: number;
     all?: number;
+    /** Every process has a data folder of its own, as on a host of its own. */
+    ownFolders?: boolean;
     env?: Record<string, string | undefined>;
   }): Promise<Cluster> {
     const folder = await realpath(await mkdtemp(join(tmpdir(), 'faults-')));
@@ -47,12 +53,12 @@ export class Cluster {
               logDir: join(folder, 'logs'),
               env: {
                 HOST: '127.0.0.1',
-                DATA_DIR: join(folder, 'data'),
+                DATA_DIR: dataDirOf(folder, options.ownFolders ? `${role}-${number}` : undefined),
                 LEASE_SECONDS: String(LEASE_SECONDS),
                 HEARTBEAT_SECONDS: '2',
                 SESSION_LIMIT: '100000',
                 WORKER_CONCURRENCY: '64',
-                ENCRYPTION_KEYS: undefined,
+                ENCRYPTION_KEYS: options.ownFolders ? ENCRYPTION_KEYS : undefined,
                 METRICS_PORT: undefined,
                 ...options.env,
               },
@@ -64,17 +70,15 @@ export class Cluster {
       await add('api', options.api);
       await add('worker', options.workers);
       const cluster = new Cluster(folder, database, processes);
-      for (const process_ of processes) process_.spawn();
-      for (const process_ of processes) {
-        if (!(await process_.ready()))
-          throw new Error(`${process_.name} did not get ready:\n${process_.output}`);
+      for (const member of processes) member.spawn();
+      for (const member of processes) {
+        if (!(await member.ready()))
+          throw new Error(`${member.name} did not get ready:\n${member.output}`);
       }
-      cluster.token =
-        processes.map(({ output }) => /ast_\w+/.exec(output)?.[0]).find(Boolean) ?? '';
-      if (cluster.token === '') throw new Error('no process told the first token');
+      cluster.token = await firstToken(processes);
       return cluster;
     } catch (error) {
-      for (const process_ of processes) await process_.dispose();
+      for (const member of processes) await member.dispose();
       await database?.stop();
       await rm(folder, { recursive: true, force: true });
       throw error;
@@ -90,39 +94,58 @@ export class Cluster {
   }
 
   get sandboxes(): string {
-    return join(this.folder, 'data', 'sandboxes');
+    return join(dataDirOf(this.folder), 'sandboxes');
   }
 
-  /** The kernel users that this cluster's sandboxes run as; `undefined` where they run as this one's. */
-  async users(): Promise<{ first: number; count: number } | undefined> {
+  /** How many processes run in the sandboxes of a process that has a folder of its own. */
+  async processesOf(owner: ServiceProcess | undefined): Promise<number> {
+    const sandboxes = join(dataDirOf(this.folder, owner?.name), 'sandboxes');
+    return processesOf(sandboxes, await this.users(sandboxes)).length;
+  }
+
+  /** The kernel users that sandboxes run as; `undefined` where they run as this one's. */
+  async users(sandboxes = this.sandboxes): Promise<Users | undefined> {
     if (process.geteuid?.() !== 0) return undefined;
     const build = join(ROOT, 'dist/src/sandboxes/local/user-pool.js');
     const { firstUserOf } = (await import(pathToFileURL(build).href)) as {
-      firstUserOf(stateDir: string): number;
+      firstUserOf: (stateDir: string) => number;
     };
-    return { first: firstUserOf(this.sandboxes), count: 4096 };
+    return { first: firstUserOf(sandboxes), count: 4096 };
   }
 
   /** Heals what is broken, thaws what is frozen and starts what is down. */
   async heal(): Promise<void> {
-    for (const process_ of this.processes) {
-      process_.proxy.heal();
-      if (process_.frozen) process_.signal('SIGCONT');
+    for (const member of this.processes) {
+      member.proxy.heal();
+      if (member.frozen) member.signal('SIGCONT');
     }
     await this.database.query('SELECT 1');
-    for (const process_ of this.processes) {
-      for (let attempt = 0; !(await process_.ready(20_000)); attempt += 1) {
-        if (attempt === 5)
-          throw new Error(`${process_.name} does not come back:\n${process_.output}`);
-        process_.spawn();
+    for (const member of this.processes) {
+      for (let attempt = 0; !(await member.ready(20_000)); attempt += 1) {
+        if (attempt === 5) throw new Error(`${member.name} does not come back:\n${member.output}`);
+        member.spawn();
       }
     }
   }
 
   /** @param keep leaves the folder with its logs. */
   async stop(keep = false): Promise<void> {
-    await Promise.all(this.processes.map((process_) => process_.dispose()));
+    await Promise.all(this.processes.map((member) => member.dispose()));
     await this.database.stop();
     if (!keep) await rm(this.folder, { recursive: true, force: true });
   }
+}
+
+/** Of processes that start together on an empty database one makes the first user, and tells the token once. */
+async function firstToken(processes: readonly ServiceProcess[]): Promise<string> {
+  for (const giveUpAt = Date.now() + 10_000; Date.now() < giveUpAt; await delay(20)) {
+    const tokens = processes.flatMap(({ output }) => /ast_\w+/.exec(output)?.[0] ?? []);
+    if (tokens.length > 1) throw new Error('several processes told a first token');
+    if (tokens[0] !== undefined) return tokens[0];
+  }
+  throw new Error('no process told the first token');
+}
+
+function dataDirOf(folder: string, name = 'shared'): string {
+  return join(folder, 'data', name);
 }

@@ -24,7 +24,7 @@ export class Database {
   static async start(dataDir: string, log: (line: string) => void): Promise<Database> {
     const build = join(ROOT, 'dist/src/database/embedded/embedded-postgres.js');
     const { startEmbeddedPostgres } = (await import(pathToFileURL(build).href)) as {
-      startEmbeddedPostgres(options: object): Promise<EmbeddedPostgres>;
+      startEmbeddedPostgres: (options: object) => Promise<EmbeddedPostgres>;
     };
     // Everything is synchronised as in production: a crash may not lose what was acknowledged.
     return new Database(await startEmbeddedPostgres({ dataDir, log }), dataDir);

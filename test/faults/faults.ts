@@ -38,25 +38,25 @@ export class Faults {
         this.freeze(worker, random.between(100, LEASE_SECONDS * 700)),
       ),
       this.onApi('SIGSTOP api', 1, (api) => this.freeze(api, random.between(200, 4_000))),
-      this.onAny('cut connections', 2, async (process_) => process_.proxy.cut()),
-      this.onAny('reset connections', 2, async (process_) => process_.proxy.reset()),
-      this.onAny('delay', 2, async (process_) => {
-        process_.proxy.delay(random.between(20, 400));
+      this.onAny('cut connections', 2, async (member) => member.proxy.cut()),
+      this.onAny('reset connections', 2, async (member) => member.proxy.reset()),
+      this.onAny('delay', 2, async (member) => {
+        member.proxy.delay(random.between(20, 400));
         await delay(random.between(1_000, 5_000));
-        process_.proxy.heal();
+        member.proxy.heal();
       }),
-      this.onAny('swallow answers', 3, async (process_) => {
-        process_.proxy.swallowAnswers();
+      this.onAny('swallow answers', 3, async (member) => {
+        member.proxy.swallowAnswers();
         await delay(random.between(100, 1_500));
-        process_.proxy.heal();
+        member.proxy.heal();
       }),
-      this.onAny('black hole', 2, async (process_) => {
-        process_.proxy.blackHole();
+      this.onAny('black hole', 2, async (member) => {
+        member.proxy.blackHole();
         await delay(random.between(1_000, 8_000));
-        process_.proxy.heal();
+        member.proxy.heal();
       }),
-      this.onAny('connections die silently', 1, async (process_) => {
-        process_.proxy.healNewOnly();
+      this.onAny('connections die silently', 1, async (member) => {
+        member.proxy.healNewOnly();
       }),
       { name: 'kill -9 PostgreSQL', weight: 1, strike: async () => cluster.database.crash() },
       { name: 'restart PostgreSQL', weight: 1, strike: async () => cluster.database.restart() },
@@ -85,6 +85,7 @@ export class Faults {
   }
 
   private async strike(fault: Fault): Promise<void> {
+    this.takeovers.disturb();
     await fault.strike();
     this.counts.set(fault.name, (this.counts.get(fault.name) ?? 0) + 1);
   }
@@ -107,11 +108,11 @@ export class Faults {
       name,
       weight,
       strike: async () => {
-        const well = candidates().filter((process_) => !this.busy.has(process_));
+        const well = candidates().filter((member) => !this.busy.has(member));
         if (well.length === 0) return;
         const target = this.random.pick(well);
         this.busy.add(target);
-        const mended = work(target, name).finally(() => {
+        const mended = work(target).finally(() => {
           this.busy.delete(target);
           this.mending.delete(mended);
         });
@@ -120,16 +121,21 @@ export class Faults {
     };
   }
 
-  private async kill(target: ServiceProcess, name = 'kill -9'): Promise<void> {
+  /** Whether there was something else that could have been in the way from the beginning. */
+  private kindOf(kind: string): string {
+    return this.busy.size > 1 ? `${kind}, and more` : kind;
+  }
+
+  private async kill(target: ServiceProcess): Promise<void> {
     const ended = target.ended();
-    await this.takeovers.during(name, target.pid, () => target.signal('SIGKILL'));
+    await this.takeovers.during(this.kindOf('kill -9'), target.pid, () => target.signal('SIGKILL'));
     await ended;
     await delay(this.random.between(0, 3_000));
     await this.comeBack(target);
   }
 
   private async stop(target: ServiceProcess): Promise<void> {
-    await this.takeovers.during('SIGTERM', target.pid, () => target.signal('SIGTERM'));
+    await this.takeovers.during(this.kindOf('SIGTERM'), target.pid, () => target.signal('SIGTERM'));
     const ended = target.ended();
     const timer = setTimeout(() => target.signal('SIGKILL'), 30_000);
     await ended;
@@ -139,22 +145,26 @@ export class Faults {
 
   private async freeze(target: ServiceProcess, milliseconds: number): Promise<void> {
     if (milliseconds > LEASE_SECONDS * 1000)
-      await this.takeovers.during('SIGSTOP', target.pid, () => target.signal('SIGSTOP'));
+      await this.takeovers.during(this.kindOf('SIGSTOP'), target.pid, () =>
+        target.signal('SIGSTOP'),
+      );
     else target.signal('SIGSTOP');
     await delay(milliseconds);
     target.signal('SIGCONT');
   }
 
   private async killEverything(): Promise<void> {
-    const targets = this.cluster.processes.filter((process_) => !this.busy.has(process_));
+    const targets = this.cluster.processes.filter((member) => !this.busy.has(member));
     for (const target of targets) this.busy.add(target);
     for (const target of targets) target.signal('SIGKILL');
     this.cluster.database.crash();
     await delay(this.random.between(0, 2_000));
-    const back = Promise.all(targets.map((target) => this.comeBack(target))).then(() => {
-      for (const target of targets) this.busy.delete(target);
-      this.mending.delete(back);
-    });
+    const back = Promise.all(targets.map((target) => this.comeBack(target)))
+      .then(() => undefined)
+      .finally(() => {
+        for (const target of targets) this.busy.delete(target);
+        this.mending.delete(back);
+      });
     this.mending.add(back);
   }
 
@@ -169,4 +179,4 @@ export class Faults {
   }
 }
 
-type Blow = (target: ServiceProcess, name: string) => Promise<void>;
+type Blow = (target: ServiceProcess) => Promise<void>;

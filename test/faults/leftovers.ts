@@ -1,7 +1,7 @@
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Cluster } from './cluster.js';
+import { names, processesOf } from './processes.js';
 
 /** What may be in the data folder when no session is left; everything else was forgotten there. */
 const LASTING = /^(host-id|encryption-keys|cache|sandboxes)$/;
@@ -18,14 +18,14 @@ export async function leftovers(cluster: Cluster, limitMs: number): Promise<stri
 }
 
 async function look(cluster: Cluster): Promise<string[]> {
-  const { database, folder, sandboxes } = cluster;
+  const { database, sandboxes } = cluster;
   const rows = await database.query<{ what: string }>(`
     SELECT 'sandbox record ' || session_id AS what FROM sandboxes
     UNION ALL SELECT 'lease of turn ' || id FROM turns WHERE lease_owner IS NOT NULL
     UNION ALL SELECT 'session ' || id FROM sessions
     UNION ALL SELECT 'turn ' || id FROM turns
     UNION ALL SELECT 'log of session ' || session_id FROM event_log GROUP BY session_id`);
-  const data = join(folder, 'data');
+  const data = dirname(sandboxes);
   return [
     ...rows.map(({ what }) => what),
     ...names(data)
@@ -35,37 +35,6 @@ async function look(cluster: Cluster): Promise<string[]> {
       .filter((name) => !LASTING_SANDBOXES.test(name))
       .map((name) => `sandbox ${name}`),
     ...names(join(sandboxes, '.uids')).map((name) => `user ${name}`),
-    ...(await processesOf(cluster)).map((pid) => `process ${pid}`),
+    ...processesOf(sandboxes, await cluster.users()).map((pid) => `process ${pid}`),
   ];
-}
-
-/** Everything that runs as one of the sandboxes' users, supervisors included. */
-async function processesOf(cluster: Cluster): Promise<number[]> {
-  const users = await cluster.users();
-  return names('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .filter((pid) => {
-      if (users) {
-        const uid = Number(/^Uid:\s+(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1] ?? -1);
-        return uid >= users.first && uid < users.first + users.count;
-      }
-      return read(`/proc/${pid}/cmdline`).includes(cluster.sandboxes);
-    });
-}
-
-function names(folder: string): string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
-  }
-}
-
-function read(path: string): string {
-  try {
-    return readFileSync(path, 'latin1');
-  } catch {
-    return '';
-  }
 }

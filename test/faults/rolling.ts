@@ -15,7 +15,7 @@ export async function runRolling(options: {
   readers: number;
   /** How long the turns take at least. */
   seconds: number;
-  log(line: string): void;
+  log: (line: string) => void;
 }): Promise<boolean> {
   const { log, sessions, readers, seconds } = options;
   const cluster = await Cluster.start({ api: 2, workers: 2 });
@@ -35,21 +35,17 @@ export async function runRolling(options: {
     const runs = Array.from({ length: sessions }, () => new SessionRun(workload).run());
     await running(cluster, sessions);
     log(`${sessions} sessions run, ${tally.readers} readers; restarting`);
-    for (const process_ of cluster.processes) {
+    for (const member of cluster.processes) {
       let ended: Promise<number> | undefined;
-      await takeovers.during(
-        'SIGTERM',
-        process_.role === 'worker' ? process_.pid : undefined,
-        () => {
-          ended = process_.stop();
-        },
-      );
+      await takeovers.during('SIGTERM', member.role === 'worker' ? member.pid : undefined, () => {
+        ended = member.stop();
+      });
       const stopMs = await ended;
       const begun = performance.now();
-      process_.spawn();
-      if (!(await process_.ready())) throw new Error(`${process_.name} did not come back`);
+      member.spawn();
+      if (!(await member.ready())) throw new Error(`${member.name} did not come back`);
       log(
-        `  ${process_.name.padEnd(10)} stopped in ${stopMs?.toFixed(0)} ms with code ${process_.exitCode}, ready ${(performance.now() - begun).toFixed(0)} ms after its start`,
+        `  ${member.name.padEnd(10)} stopped in ${stopMs?.toFixed(0)} ms with code ${member.exitCode}, ready ${(performance.now() - begun).toFixed(0)} ms after its start`,
       );
     }
     const [row] = await cluster.database.query<{ count: string }>(

@@ -16,7 +16,7 @@ export interface StreamEvent {
   stage?: string;
 }
 
-const TERMINAL = ['exit', 'error', 'terminated', 'stale'];
+const TERMINAL = new Set(['exit', 'error', 'terminated', 'stale']);
 
 /** What was wrong with a stream, in words. */
 export class StreamFault extends Error {}
@@ -35,11 +35,11 @@ export class StreamReader {
     sessionId: string;
     token: string;
     /** Where to connect to next. */
-    base(): string;
+    base: () => string;
     /** After how many milliseconds to hang up and come back; `undefined` to stay. */
-    patience(): number | undefined;
+    patience: () => number | undefined;
     signal: AbortSignal;
-    onEvent?(event: StreamEvent): void;
+    onEvent?: (event: StreamEvent) => void;
   };
   private announced = 0;
 
@@ -127,7 +127,7 @@ export class StreamReader {
   }
 
   private accept(event: StreamEvent): void {
-    const isTerminal = TERMINAL.includes(event.type);
+    const isTerminal = TERMINAL.has(event.type);
     if (event.type === 'turn_start') {
       if (event.cursor !== undefined) throw new StreamFault('turn_start has an id line');
       this.announced = event.turn ?? 0;

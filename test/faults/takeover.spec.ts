@@ -167,12 +167,12 @@ describeWith(['bubblewrap'], 'a worker that', () => {
 
   test('dies together with the database and everything else: all goes on', async () => {
     const session = await running(8);
-    const ended = cluster.processes.map((process_) => process_.kill9());
+    const ended = cluster.processes.map((member) => member.kill9());
     cluster.database.crash();
     await Promise.all(ended);
     await cluster.database.query('SELECT 1');
-    for (const process_ of cluster.processes) process_.spawn();
-    for (const process_ of cluster.processes) expect(await process_.ready()).toBe(true);
+    for (const member of cluster.processes) member.spawn();
+    for (const member of cluster.processes) expect(await member.ready()).toBe(true);
     await complete(session);
   }, 90_000);
 });

@@ -5,10 +5,16 @@ import type { Cluster } from './cluster.js';
 export class Takeovers {
   readonly times = new Map<string, number[]>();
   private readonly cluster: Cluster;
+  private disturbances = 0;
   private readonly watches = new Set<Promise<void>>();
 
   constructor(cluster: Cluster) {
     this.cluster = cluster;
+  }
+
+  /** Something else happened: times that were being taken do not tell of one fault alone. */
+  disturb(): void {
+    this.disturbances += 1;
   }
 
   /**
@@ -42,6 +48,7 @@ export class Takeovers {
   ): Promise<void> {
     const waiting = new Map(turns.map(({ id, owner }) => [id, owner]));
     const giveUpAt = begun + 120_000;
+    const before = this.disturbances;
     while (waiting.size > 0 && performance.now() < giveUpAt) {
       const rows = await this.cluster.database.query<{
         id: string;
@@ -56,7 +63,12 @@ export class Takeovers {
         const ended = !row || row.status !== 'running';
         if (!ended && (row.owner === owner || row.owner === null)) continue;
         waiting.delete(id);
-        if (!ended) this.note(kind, performance.now() - begun);
+        const alone = this.disturbances === before;
+        if (!ended)
+          this.note(
+            alone || kind.endsWith('more') ? kind : `${kind}, and more`,
+            performance.now() - begun,
+          );
       }
       if (waiting.size > 0) await delay(50);
     }

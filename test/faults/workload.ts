@@ -130,7 +130,9 @@ export class SessionRun {
         (terminal.type === 'exit' && terminal.code !== exitCode)
       )
         throw new Error(`turn ${turn} ended with ${JSON.stringify(terminal)}`);
-      if (terminal.type !== this.terminal?.type || terminal.id !== this.terminal?.id)
+      // A session that has completed may still be terminated, which late readers see.
+      const sameEnd = terminal.type === this.terminal?.type || cutShort;
+      if (!sameEnd || terminal.id !== this.terminal?.id)
         throw new Error(`readers saw different ends: ${JSON.stringify(terminals)}`);
     }
     if (this.terminal?.type === 'terminated') tally.terminated += 1;
