@@ -43,18 +43,19 @@ export class ClaudeRuntime implements AgentRuntime {
   }: RuntimeTurn): RuntimeLaunch {
     return {
       command: [
-        ...([
-          'claude',
-          '-p',
-          '--model',
-          model,
-          '--output-format',
-          'stream-json',
-          '--verbose',
-        ] as const),
-        ...['--permission-mode', 'bypassPermissions', '--strict-mcp-config'],
+        'claude',
+        '-p',
+        '--model',
+        model,
+        '--output-format',
+        'stream-json',
+        '--verbose',
+        '--permission-mode',
+        'bypassPermissions',
+        '--strict-mcp-config',
         ...(mcpServers.length > 0 ? ['--mcp-config', mcpPath(layout)] : []),
-        ...[turnNumber === 1 ? '--session-id' : '--resume', sessionId],
+        turnNumber === 1 ? '--session-id' : '--resume',
+        sessionId,
       ],
       env: defined({
         ANTHROPIC_API_KEY: access.apiKey,

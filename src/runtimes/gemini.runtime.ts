@@ -37,10 +37,17 @@ export class GeminiRuntime implements AgentRuntime {
   launch({ turnNumber, sessionId, model, prompt, access }: RuntimeTurn): RuntimeLaunch {
     return {
       command: [
-        ...(['gemini', '-y', '-m', model, '-o', 'stream-json'] as const),
-        ...[turnNumber === 1 ? '--session-id' : '-r', sessionId],
+        'gemini',
+        '-y',
+        '-m',
+        model,
+        '-o',
+        'stream-json',
+        turnNumber === 1 ? '--session-id' : '-r',
+        sessionId,
         // Not interactive; the prompt itself comes by stdin.
-        ...['-p', ''],
+        '-p',
+        '',
       ],
       env: defined({
         GEMINI_API_KEY: access.apiKey,

@@ -1,6 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { testWith } from '../support/requirements.js';
 import { CLIS, describeCli, type Cli } from './support/clis.js';
 import { brokenServer, httpServer, stdioServer } from './support/mcp-servers.js';
 import { MODEL_KEY } from './model-endpoint/model-endpoint.js';
@@ -89,7 +93,7 @@ for (const cli of CLIS) {
         const middle = first.events[Math.floor(first.events.length / 2)]?.id ?? 0;
         expect((await session.stream(middle)).events).toEqual([
           replayed[0],
-          ...replayed.filter(({ id }) => (id ?? 0) > middle),
+          ...replayed.filter(({ id }) => id > middle),
         ]);
         expect(replay.output()).not.toContain(MODEL_KEY);
         expect(rig.model.requests.every(({ authorized }) => authorized)).toBe(true);
@@ -135,6 +139,31 @@ for (const cli of CLIS) {
     });
   });
 }
+
+testWith(
+  ['bubblewrap'],
+  'a program that cannot be installed fails its stage with the reason',
+  async () => {
+    const cache = await mkdtemp(join(tmpdir(), 'empty-cache-'));
+    const lost = await Rig.start({ CACHE_DIR: cache, npm_config_registry: 'http://127.0.0.1:9/' });
+    try {
+      const session = await lost.session({ provider: 'openai', model: 'gpt-scripted' }, 'anything');
+      const { events, terminal } = await lost.finish(session);
+      const reason = /^@openai\/codex@[\d.]+ could not be installed: .*ECONNREFUSED/s;
+      expect(events.at(-2)).toMatchObject({
+        type: 'stage',
+        stage: 'provision_setup',
+        state: 'failed',
+        message: expect.stringMatching(reason),
+      });
+      expect(terminal).toMatchObject({ type: 'error', message: expect.stringMatching(reason) });
+      await lost.remove(session);
+    } finally {
+      await lost.stop();
+      await rm(cache, { recursive: true });
+    }
+  },
+);
 
 /** OpenCode looks for the types of its plugins, whatever it is told, and does well without. */
 const HARMLESS = /^registry\./;

@@ -9,7 +9,10 @@ const TMP_SHARE = 4;
 
 /** The local driver as the service uses it. */
 export async function makeLocalDriver(
-  options: Pick<LocalSandboxOptions, 'stateDir' | 'isolation' | 'gateways' | 'logger'> & {
+  options: Pick<
+    LocalSandboxOptions,
+    'stateDir' | 'isolation' | 'gateways' | 'logger' | 'npmEnv'
+  > & {
     /** What sandboxes share and can be made again: the root file system template, tools, programs. */
     cacheDir: string;
     limits: Pick<LocalSandboxLimits, 'memoryBytes' | 'diskBytes' | 'processes'>;

@@ -38,6 +38,8 @@ export interface LocalSandboxOptions {
   toolsDir?: string;
   /** Where programs for sandboxes are kept once they are installed. Default: with the sandboxes. */
   programsDir?: string;
+  /** The environment in which npm is asked for the host's settings. Default: the service's own. */
+  npmEnv?: Readonly<Record<string, string>>;
   /** Where the template for sandboxes that install system software is kept. Default: `.rootfs` in `stateDir`. */
   rootfsDir?: string;
 }

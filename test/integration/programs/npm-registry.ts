@@ -18,7 +18,8 @@ export class NpmRegistry {
   ) {}
 
   get url(): string {
-    return `http://127.0.0.1:${(this.server?.address() as AddressInfo | undefined)?.port}/`;
+    const address = this.server?.address() as AddressInfo | undefined;
+    return `http://127.0.0.1:${address?.port}/`;
   }
 
   async start(): Promise<this> {

@@ -23,17 +23,16 @@ describeWith(['bubblewrap'], 'programs for sandboxes', () => {
   let folder: string;
   let driver: LocalSandboxDriver;
   const sandboxes: string[] = [];
-  const before = process.env.npm_config_registry;
 
   beforeAll(async () => {
     registry = await new NpmRegistry('greeter', '#!/bin/sh\necho "hello from $0"\n').start();
-    process.env.npm_config_registry = registry.url;
     folder = await realpath(await mkdtemp(join(tmpdir(), 'programs-')));
     driver = await makeLocalDriver({
       stateDir: join(folder, 'sandboxes'),
       cacheDir: join(folder, 'cache'),
       isolation: 'strict',
       gateways: [],
+      npmEnv: { PATH: '/usr/bin:/bin', HOME: folder, npm_config_registry: registry.url },
       limits: { memoryBytes: 2 ** 30, diskBytes: 2 ** 30, processes: 100 },
     });
   }, 60_000);
@@ -43,8 +42,6 @@ describeWith(['bubblewrap'], 'programs for sandboxes', () => {
     await driver.close();
     await rm(folder, { recursive: true, force: true });
     await registry.stop();
-    if (before === undefined) delete process.env.npm_config_registry;
-    else process.env.npm_config_registry = before;
   });
 
   async function sandbox(): Promise<string> {

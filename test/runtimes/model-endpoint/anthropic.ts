@@ -1,4 +1,4 @@
-import type { Conversation, Message, Reply } from './conversation.js';
+import type { Conversation, Message, ModelApi, Reply } from './conversation.js';
 
 interface Block {
   type: string;
@@ -15,7 +15,7 @@ interface Request {
 const textOf = (content: string | Block[] | undefined): string =>
   typeof content === 'string' ? content : (content ?? []).map(({ text }) => text ?? '').join('\n');
 
-export function read(body: unknown): Conversation {
+function read(body: unknown): Conversation {
   const { system, messages, tools = [] } = body as Request;
   return {
     messages: [
@@ -45,7 +45,7 @@ export function typesOf(
 }
 
 /** The events of a streamed answer, in order. */
-export function stream(reply: Reply, model: string): [event: string, data: unknown][] {
+function stream(reply: Reply, model: string): [event: string, data: unknown][] {
   const usage = { input_tokens: 10, output_tokens: 5 };
   const block =
     reply.kind === 'text'
@@ -72,7 +72,7 @@ export function stream(reply: Reply, model: string): [event: string, data: unkno
 }
 
 /** The same answer in one piece. */
-export function whole(reply: Reply, model: string): unknown {
+function whole(reply: Reply, model: string): unknown {
   const content =
     reply.kind === 'text'
       ? { type: 'text', text: reply.text }
@@ -88,7 +88,9 @@ export function whole(reply: Reply, model: string): unknown {
   };
 }
 
-export function error(status: number): unknown {
+function error(status: number): unknown {
   const type = { 401: 'authentication_error', 429: 'rate_limit_error' }[status] ?? 'api_error';
   return { type: 'error', error: { type, message: `scripted failure ${status}` } };
 }
+
+export const anthropic: ModelApi = { matches: /\/v1\/messages$/, read, stream, whole, error };

@@ -22,12 +22,25 @@ export interface Conversation {
 export type Reply =
   { kind: 'text'; text: string } | { kind: 'call'; tool: Tool; input: Record<string, unknown> };
 
+/** One of the ways in which programs speak with a model. */
+export interface ModelApi {
+  /** The paths at which it is served. */
+  matches: RegExp;
+  read(body: unknown): Conversation;
+  /** The events of a streamed answer, in order. */
+  stream(reply: Reply, model: string): [event: string, data: unknown][];
+  /** The same answer in one piece, where somebody asks for it. */
+  whole?(reply: Reply, model: string): unknown;
+  /** The body that goes with a status. */
+  error(status: number): unknown;
+}
+
 /** What goes wrong on demand. */
 export type Fault = '401' | '429' | '500' | 'cut' | 'hang';
 
 const DIRECTIVE = /%%(shell|mcp|skill|fault) (.*?)%%/gs;
-const SHELLS = ['bash', 'shell', 'exec_command', 'shell_command', 'run_shell_command'];
-const SKILLS = ['skill', 'activate_skill'];
+const SHELLS = new Set(['bash', 'shell', 'exec_command', 'shell_command', 'run_shell_command']);
+const SKILLS = new Set(['skill', 'activate_skill']);
 
 /**
  * The model: it does what the last prompt says, one directive after the other, and then reports what it was sent.
@@ -62,11 +75,11 @@ function callFor(
   tools: readonly Tool[],
 ): { tool: Tool; input: Record<string, unknown> }[] | undefined {
   if (kind === 'shell') {
-    const tool = tools.find(({ name }) => SHELLS.includes(name.toLowerCase()));
+    const tool = tools.find(({ name }) => SHELLS.has(name.toLowerCase()));
     return tool && [{ tool, input: shellInput(tool, what) }];
   }
   if (kind === 'skill') {
-    const tool = tools.find(({ name }) => SKILLS.includes(name.toLowerCase()));
+    const tool = tools.find(({ name }) => SKILLS.has(name.toLowerCase()));
     const parameter = Object.keys(tool?.parameters ?? {}).find((name) =>
       ['skill', 'name', 'command'].includes(name),
     );

@@ -1,5 +1,5 @@
 import { typesOf } from './anthropic.js';
-import type { Conversation, Message, Reply } from './conversation.js';
+import type { Conversation, Message, ModelApi, Reply } from './conversation.js';
 
 interface Part {
   text?: string;
@@ -22,7 +22,7 @@ interface Request {
 const textOf = (parts: readonly Part[] = []): string =>
   parts.map(({ text, thought }) => (thought ? '' : (text ?? ''))).join('\n');
 
-export function read(body: unknown): Conversation {
+function read(body: unknown): Conversation {
   const { systemInstruction, contents, tools = [] } = body as Request;
   return {
     messages: [
@@ -46,11 +46,11 @@ export function read(body: unknown): Conversation {
   };
 }
 
-export function stream(reply: Reply, model: string): [event: string, data: unknown][] {
+function stream(reply: Reply, model: string): [event: string, data: unknown][] {
   return [['', whole(reply, model)]];
 }
 
-export function whole(reply: Reply, model: string): unknown {
+function whole(reply: Reply, model: string): unknown {
   const part =
     reply.kind === 'text'
       ? { text: reply.text }
@@ -62,7 +62,15 @@ export function whole(reply: Reply, model: string): unknown {
   };
 }
 
-export function error(status: number): unknown {
+function error(status: number): unknown {
   const name = { 401: 'UNAUTHENTICATED', 429: 'RESOURCE_EXHAUSTED' }[status] ?? 'INTERNAL';
   return { error: { code: status, message: `scripted failure ${status}`, status: name } };
 }
+
+export const gemini: ModelApi = {
+  matches: /\/v1beta\/models\/[^/]+:(streamG|g)enerateContent$/,
+  read,
+  stream,
+  whole,
+  error,
+};

@@ -1,10 +1,10 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import * as anthropic from './anthropic.js';
-import { faultIn, replyTo, type Conversation, type Reply } from './conversation.js';
-import * as gemini from './gemini.js';
-import * as openaiChat from './openai-chat.js';
-import * as openaiResponses from './openai-responses.js';
+import { anthropic } from './anthropic.js';
+import { faultIn, replyTo, type ModelApi } from './conversation.js';
+import { gemini } from './gemini.js';
+import { openaiChat } from './openai-chat.js';
+import { openaiResponses } from './openai-responses.js';
 
 /** The key that the endpoint takes, by whatever header an API has for it. */
 export const MODEL_KEY = 'scripted-key-0123456789abcdef';
@@ -29,20 +29,7 @@ export interface ModelEndpoint {
 /** Answers requests that are not for a model; `false` for those that it does not know. */
 export type OtherRoutes = (request: IncomingMessage, response: ServerResponse) => boolean;
 
-interface Api {
-  matches: RegExp;
-  read(body: unknown): Conversation;
-  stream(reply: Reply, model: string): [event: string, data: unknown][];
-  whole?(reply: Reply, model: string): unknown;
-  error(status: number): unknown;
-}
-
-const APIS: readonly Api[] = [
-  { matches: /\/v1\/messages$/, ...anthropic },
-  { matches: /\/v1\/responses$/, ...openaiResponses },
-  { matches: /\/v1\/chat\/completions$/, ...openaiChat, error: openaiResponses.error },
-  { matches: /\/v1beta\/models\/[^/]+:(streamG|g)enerateContent$/, ...gemini },
-];
+const APIS: readonly ModelApi[] = [anthropic, openaiResponses, openaiChat, gemini];
 
 /** Starts a model that does what it is told, on a free port of loopback. */
 export async function startModelEndpoint(other?: OtherRoutes): Promise<ModelEndpoint> {

@@ -1,5 +1,6 @@
 import { typesOf } from './anthropic.js';
-import type { Conversation, Message, Reply } from './conversation.js';
+import { openaiError } from './openai-responses.js';
+import type { Conversation, Message, ModelApi, Reply } from './conversation.js';
 
 interface Request {
   messages: { role: string; content?: string | { text?: string }[] | null }[];
@@ -10,7 +11,7 @@ interface Request {
 
 const ROLES: readonly string[] = ['user', 'assistant', 'tool'] satisfies Message['role'][];
 
-export function read(body: unknown): Conversation {
+function read(body: unknown): Conversation {
   const { messages, tools = [] } = body as Request;
   return {
     messages: messages.map(({ role, content }) => ({
@@ -25,7 +26,7 @@ export function read(body: unknown): Conversation {
   };
 }
 
-export function stream(reply: Reply, model: string): [event: string, data: unknown][] {
+function stream(reply: Reply, model: string): [event: string, data: unknown][] {
   const chunk = (delta: unknown, finish: string | null) => ({
     id: 'chatcmpl-1',
     object: 'chat.completion.chunk',
@@ -47,3 +48,10 @@ export function stream(reply: Reply, model: string): [event: string, data: unkno
     ['', '[DONE]'],
   ];
 }
+
+export const openaiChat: ModelApi = {
+  matches: /\/v1\/chat\/completions$/,
+  read,
+  stream,
+  error: openaiError,
+};

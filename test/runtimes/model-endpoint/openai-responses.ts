@@ -1,5 +1,5 @@
 import { typesOf } from './anthropic.js';
-import type { Conversation, Message, Reply, Tool } from './conversation.js';
+import type { Conversation, Message, ModelApi, Reply, Tool } from './conversation.js';
 
 interface Item {
   type?: string;
@@ -21,7 +21,7 @@ interface Request {
   tools?: ToolSpec[];
 }
 
-export function read(body: unknown): Conversation {
+function read(body: unknown): Conversation {
   const { instructions = '', input, tools = [] } = body as Request;
   const items: Item[] = typeof input === 'string' ? [{ role: 'user', content: input }] : input;
   return {
@@ -46,7 +46,7 @@ function toolsOf(tool: ToolSpec, namespace?: string): Tool[] {
   return [{ name: tool.name, namespace, parameters: typesOf(tool.parameters?.properties) }];
 }
 
-export function stream(reply: Reply, model: string): [event: string, data: unknown][] {
+function stream(reply: Reply, model: string): [event: string, data: unknown][] {
   const id = `resp_${Date.now()}`;
   const item =
     reply.kind === 'text'
@@ -105,8 +105,15 @@ export function stream(reply: Reply, model: string): [event: string, data: unkno
   return events.map((event, index) => [event.type, { ...event, sequence_number: index }]);
 }
 
-export function error(status: number): unknown {
+export function openaiError(status: number): unknown {
   return {
     error: { message: `scripted failure ${status}`, type: 'scripted', code: `scripted_${status}` },
   };
 }
+
+export const openaiResponses: ModelApi = {
+  matches: /\/v1\/responses$/,
+  read,
+  stream,
+  error: openaiError,
+};

@@ -70,13 +70,12 @@ function wayTo(options: Workbench & { folder: string }): { prefix: string[]; pla
   };
   return {
     prefix: [
-      ...[host.bwrap, '--die-with-parent', '--cap-add', 'ALL'],
-      ...['--ro-bind', '/', '/', '--dev', '/dev', '--tmpfs', '/tmp', '--tmpfs', base],
-      ...['--ro-bind', nodePath, view.node, '--bind', folder, view.folder],
-      ...(toolsDir === null || view.tools === null ? [] : ['--ro-bind', toolsDir, view.tools]),
-      '--',
-      ...become,
-    ],
+      [host.bwrap, '--die-with-parent', '--cap-add', 'ALL'],
+      ['--ro-bind', '/', '/', '--dev', '/dev', '--tmpfs', '/tmp', '--tmpfs', base],
+      ['--ro-bind', nodePath, view.node, '--bind', folder, view.folder],
+      toolsDir === null || view.tools === null ? [] : ['--ro-bind', toolsDir, view.tools],
+      ['--', ...become],
+    ].flat(),
     places: view,
   };
 }

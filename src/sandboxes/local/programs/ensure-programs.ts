@@ -15,11 +15,26 @@ export interface EnsureProgramsOptions extends Workbench {
   dir: string;
   /** Installed together; at least one. */
   programs: readonly NpmProgram[];
+  /** The environment in which npm is asked for the host's settings. Default: the service's own. */
+  npmEnv?: Readonly<Record<string, string>>;
   signal: AbortSignal;
 }
 
 /** Counts up when the folder's layout changes. */
 const FORMAT = 1;
+const NPM_OPTIONS = [
+  '--ignore-scripts',
+  '--omit=dev',
+  '--no-package-lock',
+  '--no-audit',
+  '--no-fund',
+  '--no-update-notifier',
+  '--loglevel=error',
+  // Patient with a slow registry, not with one that is not there.
+  '--fetch-retries=2',
+  '--fetch-retry-mintimeout=500',
+  '--fetch-retry-maxtimeout=4000',
+];
 /** Lines of npm's that only repeat others or point to a log. */
 const NOISE = /^(code [A-Z]|errno |syscall |A complete log|404\s*$|at |$)|^npm (notice|warn)/;
 
@@ -58,7 +73,7 @@ async function build(options: EnsureProgramsOptions & { draft: string }): Promis
     '--use-system-ca',
     join(npmFolder(options.toolsDir), 'bin/npm-cli.js'),
   ] as const;
-  const settings = await readNpmSettings(npm, signal);
+  const settings = await readNpmSettings(npm, options.npmEnv, signal);
   const work = join(draft, 'work');
   await mkdir(work);
   await writeFile(join(work, 'package.json'), '{"private":true}\n');
@@ -69,10 +84,10 @@ async function build(options: EnsureProgramsOptions & { draft: string }): Promis
       node,
       '--use-system-ca',
       join(npmFolder(tools), 'bin/npm-cli.js'),
-      ...['install', '--prefix', folder, '--ignore-scripts', '--omit=dev', '--no-package-lock'],
-      ...['--no-audit', '--no-fund', '--no-update-notifier', '--loglevel=error'],
-      // Patient with a slow registry, not with one that is not there.
-      ...['--fetch-retries=2', '--fetch-retry-mintimeout=500', '--fetch-retry-maxtimeout=4000'],
+      'install',
+      '--prefix',
+      folder,
+      ...NPM_OPTIONS,
       ...programs.map(packageSpec),
     ],
     env: (folder) => ({

@@ -7,15 +7,17 @@ const CARRIED = ['registry', 'proxy', 'https-proxy', 'noproxy', 'cafile', 'ca', 
 /**
  * The host's own way to the registry, as variables for an npm that sees nothing else of the host's configuration.
  * @param npm the command that runs npm
+ * @param env what that npm sees; default all that the service does
  */
 export async function readNpmSettings(
   npm: readonly [string, ...string[]],
+  env: Readonly<Record<string, string>> | undefined,
   signal: AbortSignal,
 ): Promise<Record<string, string>> {
   const [program, ...first] = npm;
-  // With the service's own environment: asked by the service for the service. The npm that installs sees none of it.
   const { stdout } = await promisify(execFile)(program, [...first, 'config', 'list', '--json'], {
     cwd: '/',
+    env,
     signal,
     maxBuffer: 2 ** 22,
   });

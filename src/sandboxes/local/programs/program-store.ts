@@ -19,7 +19,7 @@ export class ProgramStore {
     signal: AbortSignal,
   ): Promise<string | null> {
     if (programs === undefined) return null;
-    const { stateDir, programsDir, nodePath, toolsDir } = this.options;
+    const { stateDir, programsDir, nodePath, toolsDir, npmEnv } = this.options;
     return ensurePrograms({
       dir: programsDir ?? join(stateDir, '.programs'),
       programs,
@@ -28,6 +28,7 @@ export class ProgramStore {
       user: this.user(),
       nodePath: nodePath ?? process.execPath,
       toolsDir: toolsDir ?? null,
+      ...(npmEnv === undefined ? {} : { npmEnv }),
     });
   }
 }
