@@ -1,0 +1,135 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { EventEmitter2 } from '@nestjs/event-emitter';
+import type { DataSource } from 'typeorm';
+import { loadConfig } from '../../src/config/app-config.js';
+import { createDataSource } from '../../src/database/data-source.js';
+import { DatabaseUrl } from '../../src/database/database-url.js';
+import { Notifications } from '../../src/database/notifications.js';
+import { Sql } from '../../src/database/sql.js';
+import { Doorbell } from '../../src/event-log/doorbell.js';
+import { LogPartitions } from '../../src/event-log/log-partitions.js';
+import { LogKind } from '../../src/event-log/log-row.js';
+import { type ClaimedTurn, TurnLeaseRepository } from '../../src/sessions/turn-lease.repository.js';
+import {
+  type TurnCommit,
+  TurnOutputRepository,
+} from '../../src/sessions/turn-output.repository.js';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+
+let database: TestDatabase;
+let dataSource: DataSource;
+let leases: TurnLeaseRepository;
+let output: TurnOutputRepository;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  dataSource = createDataSource({ url: database.url, poolSize: 4 });
+  await dataSource.initialize();
+  const sql = new Sql(dataSource);
+  const silent = new Notifications(new DatabaseUrl(database.url));
+  const doorbell = new Doorbell(new EventEmitter2(), silent);
+  leases = new TurnLeaseRepository(sql, doorbell);
+  output = new TurnOutputRepository(sql, doorbell);
+  await new LogPartitions(sql, loadConfig({})).ensure();
+});
+afterAll(async () => {
+  await dataSource.destroy();
+  await database.drop();
+});
+
+const claim = async (owner: string): Promise<ClaimedTurn> => {
+  const [turn] = await leases.claim({
+    owner,
+    driver: 'local',
+    host: 'here',
+    limit: 1,
+    leaseSeconds: 60,
+    busyWith: [],
+  });
+  if (!turn) throw new Error('nothing to claim');
+  return turn;
+};
+
+/** A turn that one worker claimed, and another one after the first one's lease had run out. */
+async function takenOver(): Promise<{ first: ClaimedTurn; second: ClaimedTurn }> {
+  const [user, agent, session] = [randomUUID(), randomUUID(), randomUUID()];
+  await dataSource.query('INSERT INTO users (id, name) VALUES ($1::uuid, $1::text)', [user]);
+  await dataSource.query(
+    `INSERT INTO agents (id, user_id, name, provider, model, system, skills, mcp_servers, metadata)
+     VALUES ($1, $2, 'a', 'shell', 'shell/bash', '', '[]', '[]', '{}')`,
+    [agent, user],
+  );
+  await dataSource.query(
+    `INSERT INTO agent_versions (agent_id, version, snapshot) VALUES ($1, 1, '{}')`,
+    [agent],
+  );
+  await dataSource.query(
+    `INSERT INTO sessions (id, user_id, agent_id, agent_version, provider, timeout, resources)
+     VALUES ($1, $2, $3, 1, 'shell', 60, '[]')`,
+    [session, user, agent],
+  );
+  await dataSource.query(
+    `INSERT INTO turns (session_id, turn_number, prompt, timeout) VALUES ($1, 1, 'x', 60)`,
+    [session],
+  );
+  const first = await claim('first');
+  await dataSource.query('UPDATE turns SET lease_expires_at = now() WHERE id = $1', [first.id]);
+  return { first, second: await claim('second') };
+}
+
+const commitOf = (turn: ClaimedTurn, text: string): TurnCommit => ({
+  turnId: turn.id,
+  sessionId: turn.session_id,
+  turnNumber: turn.turn_number,
+  fencing: turn.fencing,
+  seq: turn.commit_seq,
+  rows: [{ kind: LogKind.stdout, data: text }],
+  position: { offset: 10, stdout: 0, stderr: 0 },
+  progress: {},
+});
+
+const logOf = async (turn: ClaimedTurn): Promise<string[]> =>
+  (
+    (await dataSource.query('SELECT data FROM event_log WHERE session_id = $1 ORDER BY id', [
+      turn.session_id,
+    ])) as { data: string }[]
+  ).map(({ data }) => data);
+
+const END = { status: 'completed', exitCode: 0, error: null } as const;
+
+describe('the fencing number', () => {
+  it('keeps a worker that lost its lease from writing, though its sequence number is right', async () => {
+    const { first, second } = await takenOver();
+    expect(second).toMatchObject({ id: first.id, commit_seq: first.commit_seq });
+    expect(second.fencing).toBeGreaterThan(first.fencing);
+
+    expect(await output.commit([commitOf(first, 'late')], false)).toEqual([{ kind: 'lost' }]);
+    expect(await output.commit([commitOf(first, 'late')], true)).toEqual([{ kind: 'lost' }]);
+    expect(await output.commit([commitOf(second, 'mine')], false)).toEqual([
+      { kind: 'committed', after: 0, ids: [expect.any(Number)] },
+    ]);
+    expect(await logOf(second)).toEqual(['mine']);
+  });
+
+  it('keeps it from ending the turn', async () => {
+    const { first, second } = await takenOver();
+    const asOf = (turn: ClaimedTurn) => ({ ...turn, sessionId: turn.session_id });
+    expect(await output.end(asOf(first), END)).toBe(false);
+    const [session] = (await dataSource.query('SELECT status FROM sessions WHERE id = $1', [
+      first.session_id,
+    ])) as { status: string }[];
+    expect(session?.status).toBe('running');
+    expect(await output.end(asOf(second), END)).toBe(true);
+  });
+});
+
+describe('the sequence number', () => {
+  it('keeps a commit whose answer was lost from being applied twice', async () => {
+    const { second } = await takenOver();
+    await output.commit([commitOf(second, 'once')], false);
+    expect(await output.commit([commitOf(second, 'once')], true)).toEqual([{ kind: 'repeated' }]);
+    expect(await output.commit([commitOf(second, 'once')], false)).toEqual([{ kind: 'lost' }]);
+    expect(await logOf(second)).toEqual(['once']);
+  });
+});
