@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
 import { query, type Service } from '../support/service.js';
 import {
   eventually,
@@ -13,10 +13,9 @@ const users: SessionsOf[] = [];
 beforeAll(async () => {
   service = await startSessionService({ SESSION_LIMIT: undefined });
 });
-afterAll(async () => {
-  await leaveNothing(service, users);
-  await service.stop();
-});
+// Of one test nothing is there in the next.
+afterEach(() => leaveNothing(service, users.splice(0)));
+afterAll(() => service.stop());
 
 async function newUser(sessionLimit?: number): Promise<SessionsOf> {
   const user = new SessionsOf(service, await service.createUser({ sessionLimit }));
@@ -94,7 +93,7 @@ describe('a burst', () => {
     await eventually(
       async () => (await query(service.databaseUrl, 'SELECT 1 FROM sandboxes')).length === 0,
       'all sandboxes to be destroyed',
-      120_000,
+      60_000,
     );
     expect(remains(service.dataDir)).toEqual([]);
   }, 240_000);
