@@ -89,12 +89,13 @@ const commitOf = (turn: ClaimedTurn, text: string): TurnCommit => ({
   progress: {},
 });
 
-const logOf = async (turn: ClaimedTurn): Promise<string[]> =>
-  (
-    (await dataSource.query('SELECT data FROM event_log WHERE session_id = $1 ORDER BY id', [
-      turn.session_id,
-    ])) as { data: string }[]
-  ).map(({ data }) => data);
+async function logOf(turn: ClaimedTurn): Promise<string[]> {
+  const rows: { data: string }[] = await dataSource.query(
+    'SELECT data FROM event_log WHERE session_id = $1 ORDER BY id',
+    [turn.session_id],
+  );
+  return rows.map(({ data }) => data);
+}
 
 const END = { status: 'completed', exitCode: 0, error: null } as const;
 
@@ -116,10 +117,10 @@ describe('the fencing number', () => {
     const { first, second } = await takenOver();
     const asOf = (turn: ClaimedTurn) => ({ ...turn, sessionId: turn.session_id });
     expect(await output.end(asOf(first), END)).toBe(false);
-    const [session] = (await dataSource.query('SELECT status FROM sessions WHERE id = $1', [
+    const sessions: unknown = await dataSource.query('SELECT status FROM sessions WHERE id = $1', [
       first.session_id,
-    ])) as { status: string }[];
-    expect(session?.status).toBe('running');
+    ]);
+    expect(sessions).toEqual([{ status: 'running' }]);
     expect(await output.end(asOf(second), END)).toBe(true);
   });
 });
