@@ -53,9 +53,19 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** Parts of Nest that tell of every module and route; of use only to who looks for a mistake in them. */
+const CHATTY = new Set<unknown>(['InstanceLoader', 'RoutesResolver', 'RouterExplorer']);
+
+class ServiceLogger extends ConsoleLogger {
+  override log(message: unknown, ...rest: unknown[]): void {
+    if (CHATTY.has(rest.at(-1))) this.debug(message, ...rest);
+    else super.log(message, ...rest);
+  }
+}
+
 function createLogger(config: AppConfig): ConsoleLogger {
   const levels: LogLevel[] = ['fatal', 'error', 'warn', 'log', 'debug', 'verbose'];
-  return new ConsoleLogger({
+  return new ServiceLogger({
     json: !process.stdout.isTTY,
     colors: process.stdout.isTTY,
     logLevels: levels.slice(0, levels.indexOf(config.logLevel) + 1),

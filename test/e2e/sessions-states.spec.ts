@@ -283,12 +283,19 @@ describe('creating', () => {
     expect(missing.body.detail).toEqual([
       expect.objectContaining({ type: 'missing', loc: ['body', 'agent_id'] }),
     ]);
-    for (const timeout of [0, -1, 86_401, 1.5, '60', null]) {
+    for (const [timeout, type] of [
+      [0, 'greater_than_equal'],
+      [-1, 'greater_than_equal'],
+      [86_401, 'less_than_equal'],
+      [1.5, 'int_type'],
+      ['60', 'int_type'],
+      [null, 'int_type'],
+    ]) {
       const answer = await post({ agent_id: NOWHERE, prompt: 'x', timeout });
-      expect([timeout, answer.status, Array.isArray(answer.body.detail)]).toEqual([
+      expect([timeout, answer.status, answer.body.detail]).toEqual([
         timeout,
         422,
-        true,
+        [{ type, loc: ['body', 'timeout'], msg: expect.any(String) }],
       ]);
     }
     expect((await post({ agent_id: agent, prompt: 7 })).status).toBe(422);

@@ -11,7 +11,7 @@ import { toDto } from '../validation/dto.js';
 import { locatedProblems, under } from '../validation/located.js';
 import { UnreadableBody } from './json-body.js';
 
-/** class-validator's constraint → the code that clients see. What is not listed is `value_error`. */
+/** class-validator's constraint → the code that clients see, types first. What is not listed is `value_error`. */
 const CODES: Record<string, string> = {
   isString: 'string_type',
   isInt: 'int_type',
@@ -56,7 +56,6 @@ export class BodyValidationPipe implements PipeTransform {
     const dto = toDto(metadata.metatype, body);
     const errors = validateSync(dto, {
       whitelist: true,
-      stopAtFirstError: true,
       forbidUnknownValues: false,
       validationError: { target: false, value: false },
     });
@@ -79,13 +78,19 @@ function toItems(
     const here = [...loc, key];
     const value = ownValue(parent, error.property);
     if (error.children?.length) return toItems(error.children, value, here);
-    const [constraint = '', msg = 'Invalid value'] =
-      Object.entries(error.constraints ?? {})[0] ?? [];
+    const [constraint, msg] = gravest(error.constraints ?? {});
     if (value === undefined) return [{ type: 'missing', loc: here, msg: 'Field required' }];
     const located = locatedProblems(error.contexts, value);
     if (located) return under(here, located);
     return [{ type: CODES[constraint] ?? 'value_error', loc: here, msg }];
   });
+}
+
+/** Of all that is wrong with a value, what the table of codes names first: its type comes before its size. */
+function gravest(constraints: Readonly<Record<string, string>>): [constraint: string, msg: string] {
+  const known = Object.keys(CODES).find((name) => name in constraints);
+  const constraint = known ?? Object.keys(constraints)[0] ?? '';
+  return [constraint, constraints[constraint] ?? 'Invalid value'];
 }
 
 function ownValue(parent: unknown, key: string): unknown {
