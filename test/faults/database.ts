@@ -45,19 +45,23 @@ export class Database {
     return url.href;
   }
 
-  get postmaster(): number {
-    return Number(
-      readFileSync(join(this.dataDir, 'postgres', 'postmaster.pid'), 'utf8').split('\n')[0],
-    );
-  }
-
   crash(): void {
-    process.kill(this.postmaster, 'SIGKILL');
+    this.signal('SIGKILL');
   }
 
   /** What an operator's restart does: connections are ended, transactions rolled back. */
   restart(): void {
-    process.kill(this.postmaster, 'SIGINT');
+    this.signal('SIGINT');
+  }
+
+  /** A server that is down already, from the blow before, is left to its restart. */
+  private signal(signal: NodeJS.Signals): void {
+    try {
+      const file = readFileSync(join(this.dataDir, 'postgres', 'postmaster.pid'), 'utf8');
+      process.kill(Number(file.split('\n')[0]), signal);
+    } catch (error) {
+      if (!['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+    }
   }
 
   /** Past the proxies; repeated until the server answers. */

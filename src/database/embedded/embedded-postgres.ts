@@ -14,7 +14,7 @@ import { launchServer, type ServerOptions } from './server.js';
 import type { Durability } from './settings.js';
 
 const CONNECT_TIMEOUT_MS = 5_000;
-const RESTART_DELAYS_MS = [0, 500, 2_000, 10_000, 30_000];
+const RESTART_DELAYS_MS = [0, 250, 1_000, 2_000, 5_000];
 const STABLE_AFTER_MS = 60_000;
 
 export interface EmbeddedPostgresOptions {
