@@ -3,8 +3,8 @@ import type { NetworkPolicy } from '../sandboxes/sandbox-driver.js';
 import type { TurnPlan } from './turn-plan.js';
 
 /**
- * What a turn's sandbox may reach. A limited one always reaches the runtime's own model API and the session's
- * repositories, besides what the environment allows.
+ * What a turn's sandbox may reach. A limited one always reaches the runtime's own model API, or the gateway in its
+ * place, and the session's repositories, besides what the environment allows.
  * @param packageHosts from where this sandbox's package managers install; only asked for when they are allowed.
  */
 export async function networkPolicyOf(
@@ -13,23 +13,37 @@ export async function networkPolicyOf(
 ): Promise<NetworkPolicy> {
   const networking = plan.environment?.networking ?? { type: 'unrestricted' };
   if (networking.type === 'unrestricted') return { mode: 'unrestricted', allowedHosts: [] };
+  const urls = [
+    ...plan.repositories.map((repository) => repository.url),
+    ...(networking.allow_mcp_servers
+      ? plan.runtimeTurn.mcpServers.flatMap((server) =>
+          server.type === 'stdio' ? [] : [server.url],
+        )
+      : []),
+  ];
   const hosts = [
     ...(networking.allowed_hosts ?? []),
     ...plan.apiHosts,
-    ...plan.repositories.map((repository) => hostOf(repository.url)),
-    ...(networking.allow_mcp_servers
-      ? plan.runtimeTurn.mcpServers.flatMap((server) =>
-          server.type === 'stdio' ? [] : [hostOf(server.url)],
-        )
-      : []),
+    ...urls.map((url) => new URL(url).hostname),
     ...(networking.allow_package_managers ? await packageHosts() : []),
   ];
-  // A sandbox reaches names. An address is the operator's gateway, which needs no permission, or out of reach: a clone
-  // from it fails in git's own words.
-  const names = hosts.filter((host) => isIP(host.replace(/^\[|\]$/g, '')) === 0);
-  return { mode: 'limited', allowedHosts: [...new Set(names.map((host) => host.toLowerCase()))] };
+  // A sandbox reaches names. An address is one of the operator's gateways or out of reach: a clone from it fails in
+  // git's own words.
+  const names = hosts.filter((host) => isIP(bare(host)) === 0);
+  return {
+    mode: 'limited',
+    allowedHosts: [...new Set(names.map((host) => host.toLowerCase()))],
+    gateways: [...urls, ...(plan.gateway === undefined ? [] : [plan.gateway])].map(endpointOf),
+  };
 }
 
-function hostOf(url: string): string {
-  return new URL(url).hostname;
+/** `host:port` of a URL. */
+function endpointOf(url: string): string {
+  const { hostname, port, protocol } = new URL(url);
+  return `${bare(hostname)}:${port || (protocol === 'https:' ? '443' : '80')}`;
+}
+
+/** An IPv6 address without its brackets. */
+function bare(host: string): string {
+  return host.replace(/^\[|\]$/g, '');
 }

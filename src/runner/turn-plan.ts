@@ -21,8 +21,10 @@ export interface TurnPlan {
   runtime: AgentRuntime;
   runtimeTurn: RuntimeTurn;
   skills: readonly Skill[];
-  /** Hosts of the model's API; none where a gateway stands in its place, which can be reached anyway. */
+  /** Hosts of the model's API; none where a gateway stands in its place. */
   apiHosts: readonly string[];
+  /** That gateway's URL, as configuration has it. */
+  gateway: string | undefined;
   environment: PinnedEnvironment | undefined;
   repositories: readonly Repository[];
   /** All values that must not show in output, messages or logs. */
@@ -59,6 +61,7 @@ export class TurnPlanner {
       runtime,
       skills: agent.skills,
       apiHosts: api === undefined || baseUrl !== undefined ? [] : [MODEL_APIS[api].host],
+      gateway: baseUrl,
       environment,
       repositories,
       runtimeTurn: {

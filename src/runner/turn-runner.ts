@@ -11,6 +11,7 @@ import type { TurnEnd, TurnOutputRepository } from '../sessions/turn-output.repo
 import { Draining, LeaseLost, TurnTimeout } from './interruptions.js';
 import type { Lease } from './lease.js';
 import { leasedDriver, type TurnSandbox } from './leased-driver.js';
+import { networkPolicyOf } from './network-policy.js';
 import { OutcomeTracker } from './outcome-tracker.js';
 import { OutputDecoder } from './output-decoder.js';
 import type { OutputWriter, TurnLog } from './output-writer.js';
@@ -149,6 +150,7 @@ export class TurnRunner {
       await this.emit({ stage: 'runtime_start', state: 'started' });
     }
     this.stop.signal.throwIfAborted();
+    if (this.turn.turn_number > 1) await this.renewNetwork(plan);
     const { command, env, stdin } = plan.runtime.launch(plan.runtimeTurn);
     await this.sandbox.launch({
       sandboxId: this.sessionId,
@@ -162,6 +164,14 @@ export class TurnRunner {
       deadline: this.deadline,
       outputLimit: this.parts.outputLimitBytes,
     });
+  }
+
+  /** The environment is pinned, but where the operator's gateways are may have changed since the first turn. */
+  private async renewNetwork(plan: TurnPlan): Promise<void> {
+    const { signal } = this.stop;
+    const network = await networkPolicyOf(plan, () => this.sandbox.packageHosts({ signal }));
+    if (network.mode === 'unrestricted') return;
+    await this.sandbox.restrictNetwork({ sandboxId: this.sessionId, signal, network });
   }
 
   private async follow(redactor: Redactor, outcome: OutcomeTracker): Promise<SpoolExit> {

@@ -116,6 +116,11 @@ export interface NetworkPolicy {
   mode: 'unrestricted' | 'limited';
   /** Lower-case host names; `x` is exact, `*.x` any strict subdomain. Only read when `mode` is `limited`. */
   allowedHosts: readonly string[];
+  /**
+   * Which of the gateways that configuration names may be reached, as `host:port`; without it, all of them. Only read
+   * when `mode` is `limited`.
+   */
+  gateways?: readonly string[];
 }
 
 export interface CreateSandboxOptions extends SandboxRef {

@@ -92,6 +92,16 @@ describeWith(['bubblewrap', 'git http-backend'], 'repositories', () => {
     expect((await sessions.stream(id).end()).last).toMatchObject({ type: 'exit', code: 0 });
   });
 
+  it('are why a limited sandbox reaches a gateway; without one there, it does not', async () => {
+    const { port } = new URL(git.url);
+    const knock = `(exec 3<>/dev/tcp/127.0.0.1/${port}) 2>/dev/null && echo reached || echo refused`;
+    const environment_id = await sessions.createEnvironment({ networking: { type: 'limited' } });
+    const inside = async (members: object) => (await sessions.run(knock, members)).output();
+    expect(await inside({ environment_id })).toBe('refused\n');
+    expect(await inside({ environment_id, resources: [repository()] })).toBe('reached\n');
+    expect(await inside({})).toBe('reached\n');
+  });
+
   it('keep their token out of everything', async () => {
     const watch = watchProcesses();
     const id = await sessions.create(

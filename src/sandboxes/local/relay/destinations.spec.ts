@@ -36,6 +36,22 @@ describe('Destinations', () => {
     }
   });
 
+  it('reaches only those gateways that the policy names, under their own names', () => {
+    const gateways = [
+      { host: '10.1.1.1', port: 443 },
+      { host: '10.2.2.2', port: 443 },
+      { host: '127.0.0.1', port: 9000 },
+    ];
+    const policy = { mode: 'limited', allowedHosts: [], gateways: ['10.2.2.2:443'] } as const;
+    const destinations = new Destinations(policy, gateways);
+    expect(destinations.judgeName('gateway-1.internal')).toEqual({ refused: 'not allowed' });
+    expect(
+      destinations.judgeConnection(addressOf(destinations, 'gateway-2.internal'), 443),
+    ).toMatchObject({ destination: { host: '10.2.2.2', isGateway: true } });
+    expect(destinations.judgeConnection('127.0.0.1', 9000)).toHaveProperty('refused');
+    expect(destinations.listeners()).not.toContainEqual(expect.objectContaining({ port: 9000 }));
+  });
+
   it('allows every dotted name without a claim when unrestricted', () => {
     const destinations = unrestricted();
     const address = addressOf(destinations, 'any.example');

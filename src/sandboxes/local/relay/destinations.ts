@@ -35,7 +35,7 @@ export class Destinations {
   constructor(policy: NetworkPolicy, gateways: readonly Gateway[]) {
     this.patterns =
       policy.mode === 'limited' ? policy.allowedHosts.map(parseHostPattern) : undefined;
-    this.routes = routeGateways(gateways);
+    this.routes = routeGateways(gateways).filter(({ gateway }) => permits(policy, gateway));
     for (const route of this.routes) {
       if (route.name !== undefined) {
         this.gatewayNames.add(route.name);
@@ -81,6 +81,10 @@ export class Destinations {
     // A name of one label is the host's own or its network's, by way of the resolver's search list.
     return this.patterns === undefined ? name.includes('.') : hostMatches(this.patterns, name);
   }
+}
+
+function permits({ mode, gateways }: NetworkPolicy, { host, port }: Gateway): boolean {
+  return mode !== 'limited' || gateways === undefined || gateways.includes(`${host}:${port}`);
 }
 
 function toGateway({ gateway }: GatewayRoute): Destination {
