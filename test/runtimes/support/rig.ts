@@ -12,7 +12,11 @@ import { mcpRoutes } from './mcp-servers.js';
 /** Kept between runs and shared by all checkouts on this machine: the programs are hundreds of megabytes. */
 export const TEST_CACHE =
   process.env.TEST_CACHE_DIR ??
-  join(process.env.XDG_CACHE_HOME ?? tmpdir(), 'agent-session-service-test-cache');
+  join(
+    process.env.XDG_CACHE_HOME ?? tmpdir(),
+    // One for each user: what somebody else made cannot be added to.
+    `agent-session-service-test-cache-${process.geteuid?.() ?? 0}`,
+  );
 
 /** A session, as a client sees it. */
 export interface RunningSession {
