@@ -27,6 +27,7 @@ async function chaos(): Promise<boolean> {
   log(
     `chaos: seed ${seed}, ${minutes} minutes, 2 api and 2 worker processes, ${values.sessions} sessions at a time`,
   );
+  const signal = interruption();
   const report = await runChaos({
     seed,
     seconds: minutes * 60,
@@ -36,9 +37,21 @@ async function chaos(): Promise<boolean> {
     pauseMs: [400, 3_000],
     log: (line) => log(`  ${line}`),
     keepLogs: true,
+    signal,
   });
   print(report);
   return report.ok;
+}
+
+/** Ctrl-C ends the run with a report; the harness has to live on to wake and end what it froze. */
+function interruption(): AbortSignal {
+  const interrupted = new AbortController();
+  for (const name of ['SIGINT', 'SIGTERM'] as const)
+    process.on(name, () => {
+      log(`${name}: giving up, mending and clearing away`);
+      interrupted.abort(new Error(`the run was interrupted by ${name}`));
+    });
+  return interrupted.signal;
 }
 
 async function rolling(): Promise<boolean> {

@@ -20,6 +20,8 @@ export interface ChaosOptions {
   log: (line: string) => void;
   /** Leaves the logs of the processes behind when something was wrong. */
   keepLogs?: boolean;
+  /** Ends the run early: what was begun is given up, mended and cleared away, and reported. */
+  signal?: AbortSignal;
 }
 
 export interface ChaosReport {
@@ -54,15 +56,20 @@ export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
 }
 
 async function beat(cluster: Cluster, random: Random, options: ChaosOptions): Promise<ChaosReport> {
-  const giveUp = AbortSignal.timeout(options.seconds * 1000 + FINISH_LIMIT_MS);
+  const begun = performance.now();
+  const limit = AbortSignal.timeout(options.seconds * 1000 + FINISH_LIMIT_MS);
+  const giveUp = options.signal ? AbortSignal.any([limit, options.signal]) : limit;
   const calm = new AbortController();
-  const tally = new Tally();
+  const tally = new Tally((problem) => {
+    options.log(`${((performance.now() - begun) / 1000).toFixed(0)} s: PROBLEM ${problem}`);
+  });
   const takeovers = new Takeovers(cluster);
   const faults = new Faults(cluster, random.fork(), takeovers);
   const workload = await prepareWorkload(cluster, random, tally, giveUp, options);
 
   const striking = faults.run(options.pauseMs, calm.signal);
   const timer = setTimeout(() => calm.abort(), options.seconds * 1000);
+  giveUp.addEventListener('abort', () => calm.abort());
   const progress = setInterval(() => {
     options.log(
       `${tally.turns} turns begun, ${sum(faults.counts)} faults, ${tally.problems.length} problems`,
@@ -74,7 +81,7 @@ async function beat(cluster: Cluster, random: Random, options: ChaosOptions): Pr
       while (!calm.signal.aborted) await new SessionRun(workload).run();
     });
     await Promise.all(lanes).catch((error: unknown) => {
-      tally.problems.push(`sessions that did not end: ${String(error)}`);
+      tally.problem(`sessions that did not end: ${String(error)}`);
     });
   } finally {
     clearTimeout(timer);
@@ -85,7 +92,7 @@ async function beat(cluster: Cluster, random: Random, options: ChaosOptions): Pr
   await takeovers.settle();
   const duplicates = await countDuplicates(cluster, tally);
   options.log('all turns have ended; clearing up');
-  await deleteAll(workload);
+  await deleteAll({ ...workload, signal: AbortSignal.timeout(FINISH_LIMIT_MS) });
   const orphans = await leftovers(cluster, LEFTOVERS_LIMIT_MS);
   return {
     tally,

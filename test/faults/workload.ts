@@ -18,6 +18,17 @@ export class Tally {
   repeated = 0;
   reordered = 0;
   readonly problems: string[] = [];
+  private readonly onProblem: (problem: string) => void;
+
+  /** @param onProblem hears of each problem when it is found. */
+  constructor(onProblem: (problem: string) => void = () => undefined) {
+    this.onProblem = onProblem;
+  }
+
+  problem(text: string): void {
+    this.problems.push(text);
+    this.onProblem(text);
+  }
 }
 
 export interface WorkloadOptions {
@@ -95,7 +106,7 @@ export class SessionRun {
       await this.replay();
     } catch (error) {
       if (this.options.signal.aborted) throw error;
-      tally.problems.push(`session ${this.id}: ${String(error)}`);
+      tally.problem(`session ${this.id}: ${String(error)}`);
     }
   }
 
@@ -199,7 +210,7 @@ export class SessionRun {
     tally.lost += lost;
     tally.repeated += repeated;
     tally.reordered += reordered;
-    tally.problems.push(...notes.map((note) => `session ${this.id}, ${note}`));
+    for (const note of notes) tally.problem(`session ${this.id}, ${note}`);
   }
 
   /** A successor goes on with a stage that its predecessor began, and does not announce it again. */
