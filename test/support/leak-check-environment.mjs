@@ -54,7 +54,7 @@ export default class LeakCheckEnvironment extends TestEnvironment {
   leakedProcesses() {
     const own = children().filter((pid) => !this.childrenBefore.has(pid));
     return [...new Set([...own, ...marked(this.mark)])].map(
-      (pid) => `process ${pid} (${title(pid)})`,
+      (pid) => `process ${pid} of ${parentOf(pid)} in state ${stateOf(pid)} (${title(pid)})`,
     );
   }
 }
@@ -66,12 +66,13 @@ function openResources() {
 }
 
 function children() {
-  return processes().filter((pid) => {
-    // The name in brackets may itself hold spaces and brackets; the parent is two fields after it.
-    const [state, parent] = (read(`/proc/${pid}/stat`).split(') ').at(-1) ?? '').split(' ');
-    return Number(parent) === process.pid && state !== 'Z';
-  });
+  return processes().filter((pid) => parentOf(pid) === process.pid && stateOf(pid) !== 'Z');
 }
+
+/** The name in brackets may itself hold spaces and brackets; what counts comes after it. */
+const statOf = (pid) => (read(`/proc/${pid}/stat`).split(') ').at(-1) ?? '').split(' ');
+const stateOf = (pid) => statOf(pid)[0];
+const parentOf = (pid) => Number(statOf(pid)[1]);
 
 function marked(mark) {
   return processes().filter(
@@ -86,7 +87,7 @@ function processes() {
     .map(Number);
 }
 
-const title = (pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim().slice(0, 120);
+const title = (pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim().slice(-200);
 
 function read(path) {
   try {
