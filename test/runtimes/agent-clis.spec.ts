@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { testWith } from '../support/requirements.js';
 import { CLIS, describeCli, type Cli } from './support/clis.js';
-import { brokenServer, httpServer, stdioServer } from './support/mcp-servers.js';
+import { brokenServer, httpServer, sseServer, stdioServer } from './support/mcp-servers.js';
 import { MODEL_KEY } from './model-endpoint/model-endpoint.js';
 import { Rig, type RunningSession } from './support/rig.js';
 
@@ -31,10 +31,16 @@ afterAll(async () => {
   await rig.stop();
 });
 
-async function start(cli: Cli, prompt: string, agent: Record<string, unknown> = {}) {
+async function start(
+  cli: Cli,
+  prompt: string,
+  agent: Record<string, unknown> = {},
+  timeout?: number,
+) {
   const { provider, model } = cli;
   const session = await rig.session({ provider, model, ...agent }, prompt, {
     environment: LIMITED,
+    timeout,
   });
   sessions.push(session);
   return session;
@@ -54,12 +60,14 @@ for (const cli of CLIS) {
             'word-apple %%shell echo hello from the first turn > note.txt; echo wrote it%%',
             '%%mcp pipes echo {"text":"through pipes"}%%',
             '%%mcp wires echo {"text":"through wires"}%%',
+            ...(cli.speaksSse ? ['%%mcp events echo {"text":"through events"}%%'] : []),
           ].join('\n'),
           {
             system: 'You are word-system.',
             mcp_servers: [
               stdioServer('pipes'),
               httpServer('wires', rig.model.url),
+              ...(cli.speaksSse ? [sseServer('events', rig.model.url)] : []),
               brokenServer('gone'),
             ],
             skills: [SKILL],
@@ -70,6 +78,8 @@ for (const cli of CLIS) {
         expect(first.output).toContain('wrote it');
         expect(first.output).toContain('echo through pipes with a secret of 23 characters');
         expect(first.output).toContain('echo through wires with a secret of 33 characters');
+        if (cli.speaksSse)
+          expect(first.output).toContain('echo through events with a secret of 33 characters');
         expect(first.output).toMatch(/I was sent \d+ messages with word-system word-apple/);
         expect(requestsWith('word-apple').some(({ text }) => text.includes('word-skill'))).toBe(
           true,
@@ -116,6 +126,34 @@ for (const cli of CLIS) {
       expect(body).toMatchObject({ status: 'failed', exit_code: terminal.code });
       expect(body['error']).toMatch(/401/);
       expect(Date.now() - begun).toBeLessThan(30_000);
+    });
+
+    test('fails readably, and in bounded time, when the model keeps failing', async () => {
+      const faults = ['429', '500', 'cut'];
+      const ended = await Promise.all(
+        faults.map(async (fault) => {
+          const timeout = cli.triesForever ? 20 : 120;
+          const session = await start(cli, `word-${fault} %%fault ${fault}%%`, {}, timeout);
+          const { terminal } = await rig.finish(session);
+          const { body } = await rig.service.http.get(`/sessions/${session.id}`);
+          expect(body['status']).toBe('failed');
+          return { fault, terminal, error: body['error'] };
+        }),
+      );
+      for (const { fault, terminal, error } of ended) {
+        const tries = requestsWith(`word-${fault} `).length;
+        expect(tries).toBeGreaterThan(0);
+        if (cli.triesForever && terminal.type === 'error') {
+          expect(error).toMatch(/20/);
+          continue;
+        }
+        expect(terminal.type).toBe('exit');
+        expect(terminal.code).toBeGreaterThan(0);
+        expect(terminal.code).toBeLessThan(128);
+        // Codex has a sentence of its own for some codes.
+        expect(error).toMatch(/429|500|high demand|stream|terminated|closed|connection/i);
+        expect(tries).toBeLessThan(50);
+      }
     });
 
     test('ends at once, with everything that it started, when it is terminated', async () => {

@@ -42,7 +42,7 @@ export class Rig {
   ) {}
 
   static async start(env: Record<string, string | undefined> = {}): Promise<Rig> {
-    const model = await startModelEndpoint(mcpRoutes);
+    const model = await startModelEndpoint(mcpRoutes());
     const access = Object.fromEntries(
       ['ANTHROPIC', 'OPENAI', 'GEMINI'].flatMap((name) => [
         [`${name}_API_KEY`, MODEL_KEY],
