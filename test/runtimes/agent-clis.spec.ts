@@ -122,7 +122,7 @@ for (const cli of CLIS) {
       expect(terminal.code).toBeGreaterThan(0);
       expect(terminal.code).toBeLessThan(128);
       expect(output).toMatch(/scripted failure 401|401/);
-      const { body } = await rig.service.http.get(`/sessions/${session.id}`);
+      const { body } = await rig.http.get(`/sessions/${session.id}`);
       expect(body).toMatchObject({ status: 'failed', exit_code: terminal.code });
       expect(body['error']).toMatch(/401/);
       expect(Date.now() - begun).toBeLessThan(30_000);
@@ -135,7 +135,7 @@ for (const cli of CLIS) {
           const timeout = cli.triesForever ? 20 : 120;
           const session = await start(cli, `word-${fault} %%fault ${fault}%%`, {}, timeout);
           const { terminal } = await rig.finish(session);
-          const { body } = await rig.service.http.get(`/sessions/${session.id}`);
+          const { body } = await rig.http.get(`/sessions/${session.id}`);
           expect(body['status']).toBe('failed');
           return { fault, terminal, error: body['error'] };
         }),
@@ -166,7 +166,7 @@ for (const cli of CLIS) {
       const watch = (async () => {
         await until(() => processesWith(mark).length === 2, session);
         const begun = Date.now();
-        const answer = await rig.service.http.post(`/sessions/${session.id}/terminate`);
+        const answer = await rig.http.post(`/sessions/${session.id}/terminate`);
         expect(answer.status).toBe(200);
         await until(() => processesWith(mark).length === 0);
         return Date.now() - begun;
@@ -174,6 +174,35 @@ for (const cli of CLIS) {
       const [took, stream] = await Promise.all([watch, session.stream()]);
       expect(stream.last).toMatchObject({ type: 'terminated' });
       expect(took).toBeLessThan(2000);
+    });
+  });
+}
+
+const [cli] = CLIS;
+if (cli) {
+  describeCli(cli, () => {
+    test('goes on after its gateway has moved, and reaches the old one no more', async () => {
+      const moving = await Rig.start();
+      try {
+        const { provider, model } = cli;
+        const session = await moving.session({ provider, model }, 'word-here', {
+          environment: LIMITED,
+        });
+        const first = await moving.finish(session);
+        expect(first).toMatchObject({ terminal: { type: 'exit', code: 0 } });
+        const old = moving.model.url;
+        await moving.moveModel();
+        expect(moving.model.url).not.toBe(old);
+        const look = `for url in ${old} ${moving.model.url}; do curl -s -o /dev/null -w '<%{http_code}>' $url/x; done`;
+        await moving.prompt(session, `word-there %%shell ${look}%%`);
+        const second = await moving.finish(session, first.terminal.id);
+        expect(second).toMatchObject({ terminal: { type: 'exit', code: 0 } });
+        expect(second.output).toContain('word-here word-there');
+        expect(second.output).toContain('<000><404>');
+        await moving.remove(session);
+      } finally {
+        await moving.stop();
+      }
     });
   });
 }
@@ -215,7 +244,7 @@ function refusals(sessionId: string): string[] {
 async function until(condition: () => boolean, session?: RunningSession): Promise<void> {
   const deadline = Date.now() + 30_000;
   while (!condition()) {
-    const status = session && (await rig.service.http.get(`/sessions/${session.id}`)).body.status;
+    const status = session && (await rig.http.get(`/sessions/${session.id}`)).body.status;
     if (Date.now() > deadline || status === 'failed' || status === 'completed') {
       throw new Error(`waited in vain${status === undefined ? '' : `: the session is ${status}`}`);
     }
