@@ -36,8 +36,11 @@ beforeEach(async () => {
   sessions = new SessionsOf(service, service);
 });
 afterEach(async () => {
-  await leaveNothing(service, [sessions]);
-  await service.stop();
+  try {
+    await leaveNothing(service, [sessions]);
+  } finally {
+    await service.stop();
+  }
 });
 afterAll(async () => {
   await database.drop();
