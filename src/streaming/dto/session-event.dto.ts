@@ -73,7 +73,7 @@ export class OutputEvent {
   @Integer({ minimum: 1, example: 9 })
   id!: number;
 
-  @ApiProperty({ enum: ['stdout', 'stderr'], enumName: 'OutputStream', example: 'stdout' })
+  @ApiProperty({ enum: ['stdout', 'stderr'], enumName: 'StreamName', example: 'stdout' })
   stream!: 'stdout' | 'stderr';
 
   /**
