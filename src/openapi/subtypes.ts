@@ -20,7 +20,7 @@ export function replaceUnions(document: OpenAPIObject): void {
     if (discriminator) {
       schemas[name] = baseSchema(union, discriminator);
       for (const member of members) {
-        schemas[member] = subtype(name, discriminator, schemas[member] ?? {});
+        schemas[member] = subtype(name, member, discriminator, schemas[member] ?? {});
       }
     } else {
       schemas[name] = merged(
@@ -32,33 +32,38 @@ export function replaceUnions(document: OpenAPIObject): void {
   dropUnused(document, schemas);
 }
 
-function baseSchema(union: Json, discriminator: Discriminator): Json {
-  const values = Object.keys(discriminator.mapping).map((value) => `\`${value}\``);
-  const { propertyName } = discriminator;
+function baseSchema({ description }: Json, discriminator: Discriminator): Json {
+  const { propertyName, mapping } = discriminator;
   return {
     type: 'object',
-    description: union.description,
-    // No enum: a value that a later version adds must not be an error.
-    properties: { [propertyName]: { type: 'string', description: `${values.join(', ')}.` } },
+    description,
+    properties: { [propertyName]: oneOfTexts(Object.keys(mapping)) },
     required: [propertyName],
     discriminator,
   };
 }
 
-/** Says of its own only what the base does not. */
-function subtype(base: string, { propertyName }: Discriminator, member: Json): Json {
-  const { description, properties, required = [], ...rest } = member;
-  const { [propertyName]: _, ...own } = (properties ?? {}) as Json;
-  const ownRequired = (required as string[]).filter((name) => name !== propertyName);
+function subtype(base: string, name: string, union: Discriminator, member: Json): Json {
+  const values = Object.keys(union.mapping).filter(
+    (value) => nameOf(union.mapping[value] ?? '') === name,
+  );
   return {
-    description,
-    // Beside the reference and not in a second schema, of which generators would make a class of its own.
+    ...member,
+    // Alone, and what is its own beside it: of a second schema in the list, generators make one more class.
     allOf: [{ $ref: `#/components/schemas/${base}` }],
-    ...rest,
-    ...(Object.keys(own).length > 0 && { properties: own }),
-    ...(ownRequired.length > 0 && { required: ownRequired }),
+    // The base has it too. Clients for Python inherit nothing, and could not send it.
+    properties: { ...(member.properties as Json), [union.propertyName]: oneOfTexts(values) },
+    // What those look at in place of the mapping.
+    'x-discriminator-value': values[0],
   };
 }
+
+/** No enum: a value that a later version adds must not be an error, and one in a subtype would clash with its base's. */
+const oneOfTexts = (values: string[]): Json => ({
+  type: 'string',
+  description: `${values.map((value) => `\`${value}\``).join(', ')}.`,
+  example: values[0],
+});
 
 function merged({ description }: Json, members: Json[]): Json {
   if (members.some(({ type }) => type !== 'object')) return { description };

@@ -1,0 +1,43 @@
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+/** The repository's root. */
+export const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+/** Debian's: packages of Debian are for this one. */
+export const PYTHON = '/usr/bin/python3';
+
+export interface Ended {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+const LIMIT_MS = 90_000;
+
+/** Runs a program to its end, in the repository's root. */
+export async function runProgram(
+  [file = '', ...args]: readonly string[],
+  env: Record<string, string> = {},
+): Promise<Ended> {
+  const child = spawn(file, args, {
+    cwd: ROOT,
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: LIMIT_MS,
+    killSignal: 'SIGKILL',
+  });
+  let stdout = '';
+  let stderr = '';
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code) => resolve({ code, stdout, stderr }));
+  });
+}
+
+/** Runs a program that has to succeed. @throws Error with what it wrote. */
+export async function runTool(...command: string[]): Promise<void> {
+  const { code, stdout, stderr } = await runProgram(command);
+  if (code !== 0) throw new Error(`${command.join(' ')}: ${code}\n${stdout}\n${stderr}`);
+}
