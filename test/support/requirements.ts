@@ -14,6 +14,7 @@ const CHECKS = {
   python3: () => runs('/usr/bin/python3', '--version'),
   'python3 with urllib3, dateutil and six': () =>
     runs('/usr/bin/python3', '-c', 'import urllib3, dateutil, six'),
+  curl: () => runs('curl', '--version'),
   java: () => runs('javac', '-version'),
   'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
 } as const;

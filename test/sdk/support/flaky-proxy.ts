@@ -16,6 +16,8 @@ export interface FlakyProxy {
   readonly url: string;
   /** `Last-Event-ID` of each request for a stream, in order; `since` where that was sent. */
   readonly cursors: string[];
+  /** How many streams are open. */
+  open(): number;
   stop(): Promise<void>;
 }
 
@@ -25,11 +27,16 @@ export async function startFlakyProxy(
   faults: readonly Fault[],
 ): Promise<FlakyProxy> {
   const cursors: string[] = [];
+  let open = 0;
   const listener: RequestListener = (incoming, outgoing) => {
     const target = new URL(upstream + (incoming.url ?? ''));
     const isStream = target.pathname.endsWith('/stream');
     const fault = isStream ? faults[cursors.length] : undefined;
-    if (isStream) cursors.push(cursorOf(incoming, target));
+    if (isStream) {
+      cursors.push(cursorOf(incoming, target));
+      open += 1;
+      outgoing.on('close', () => (open -= 1));
+    }
     if (fault?.how === 'refuse') {
       outgoing.writeHead(fault.status, { 'content-type': 'text/plain' }).end('no upstream\n');
       return;
@@ -53,6 +60,7 @@ export async function startFlakyProxy(
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     cursors,
+    open: () => open,
     stop: async () => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));

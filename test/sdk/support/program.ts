@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
 /** The repository's root. */
@@ -40,4 +40,38 @@ export async function runProgram(
 export async function runTool(...command: string[]): Promise<void> {
   const { code, stdout, stderr } = await runProgram(command);
   if (code !== 0) throw new Error(`${command.join(' ')}: ${code}\n${stdout}\n${stderr}`);
+}
+
+/** Starts a program that says `Listening on URL`. @returns the address, and what ends it and tells what it wrote */
+export async function startProgram(
+  [file = '', ...args]: readonly string[],
+  env: Record<string, string>,
+): Promise<{ url: string; stop(): Promise<string> }> {
+  const child = spawn(file, args, {
+    cwd: ROOT,
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const ended = new Promise((resolve) => child.once('close', resolve));
+  let wrote = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => (wrote += text));
+  }
+  const stop = async (): Promise<string> => {
+    child.kill('SIGTERM');
+    await ended;
+    return wrote;
+  };
+  return { url: await addressOf(child, () => wrote), stop };
+}
+
+function addressOf(child: ChildProcess, wrote: () => string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', () => reject(new Error(`ended before it listened:\n${wrote()}`)));
+    child.stdout?.on('data', () => {
+      const url = /Listening on (\S+)\n/.exec(wrote())?.[1];
+      if (url !== undefined) resolve(url);
+    });
+  });
 }
