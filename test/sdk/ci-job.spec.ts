@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type GitServer, startGitServer } from '../support/git-server.js';
 import { watchProcesses } from '../support/leaks.js';
@@ -8,6 +9,7 @@ import type { Service } from '../support/service.js';
 import { type Ended, ROOT } from './support/program.js';
 
 const GIT_TOKEN = 'git-token-of-the-job';
+const JOB = join(ROOT, 'examples', 'ci-job', 'run-agent.sh');
 const NOBODY = '00000000-0000-4000-8000-000000000000';
 
 describeWith(
@@ -40,7 +42,7 @@ describeWith(
     }
 
     function run({ prompt, args = [], env = {}, cancelAt }: Job): Promise<Ended> {
-      const child = spawn('examples/ci-job/run-agent.sh', [`${git.url}/private.git`, ...args], {
+      const child = spawn(JOB, [`${git.url}/private.git`, ...args], {
         cwd: ROOT,
         env: {
           ...process.env,
