@@ -59,21 +59,24 @@ public final class Tour {
     var conflict = refusal(
         () -> agents.updateAgent(agent.getId(), new UpdateAgentRequest().version(7).name("New")));
 
+    var sleep = new CreateSessionRequest().agentId(agent.getId()).prompt("sleep 600");
+    var another = new CreateSessionRequest().agentId(agent.getId()).prompt("exit 0");
+    var busy = sessions.createSession(sleep, null);
+    var limit = refusal(() -> sessions.createSession(another, null));
+    sessions.terminateSession(busy.getId());
+    var ended = refusal(() -> sessions.terminateSession(busy.getId()));
+
     var request = new CreateSessionRequest().agentId(agent.getId())
         .prompt("for i in $(seq 20); do echo \"$GREETING $i\"; sleep 0.05; done");
     // Makes it safe to send the request again when its answer was lost.
     var key = "tour-" + agent.getId();
     var session = sessions.createSession(request, key);
     var repeated = sessions.createSession(request, key);
-    var another = new CreateSessionRequest().agentId(agent.getId()).prompt("exit 0");
-    var limit = refusal(() -> sessions.createSession(another, null));
 
     var first = follow(session.getId(), 0);
     sessions.promptSession(session.getId(), new PromptSessionRequest().prompt("echo again"), null);
     var second = follow(session.getId(), first.last());
     var turns = sessions.listSessionTurns(session.getId()).getData();
-    sessions.terminateSession(session.getId());
-    var ended = refusal(() -> sessions.terminateSession(session.getId()));
 
     var found = new LinkedHashMap<String, Object>();
     found.put("keys", environment.getEnvVarKeys());

@@ -64,6 +64,14 @@ const missing = await createAgent({ body: nameless as CreateAgentRequest });
 const mismatch = await createAgent({ body: { ...shell, model: 'gpt-5' } });
 const conflict = await updateAgent({ path: { id: agent.id }, body: { version: 7, name: 'New' } });
 
+const { data: long } = await createSession({
+  body: { agent_id: agent.id, prompt: 'sleep 600' },
+  throwOnError: true,
+});
+const limit = await createSession({ body: { agent_id: agent.id, prompt: 'exit 0' } });
+await terminateSession({ path: { id: long.id }, throwOnError: true });
+const ended = await terminateSession({ path: { id: long.id } });
+
 const start = () =>
   createSession({
     body: {
@@ -76,7 +84,6 @@ const start = () =>
   });
 const { data: session } = await start();
 const { data: repeated } = await start();
-const limit = await createSession({ body: { agent_id: agent.id, prompt: 'exit 0' } });
 
 const first = await follow(session.id, 0);
 await promptSession({
@@ -86,8 +93,6 @@ await promptSession({
 });
 const second = await follow(session.id, first.last);
 const { data: turns } = await listSessionTurns({ path: { id: session.id }, throwOnError: true });
-await terminateSession({ path: { id: session.id }, throwOnError: true });
-const ended = await terminateSession({ path: { id: session.id } });
 
 process.stdout.write(
   JSON.stringify({

@@ -72,6 +72,14 @@ const conflict = await client.PUT('/agents/{id}', {
   body: { version: 7, name: 'New' },
 });
 
+const sleep = { agent_id: agent.id, prompt: 'sleep 600' };
+const long = need(await client.POST('/sessions', { body: sleep }));
+const limit = await client.POST('/sessions', { body: { agent_id: agent.id, prompt: 'exit 0' } });
+const terminate = () =>
+  client.POST('/sessions/{id}/terminate', { params: { path: { id: long.id } } });
+need(await terminate());
+const ended = await terminate();
+
 const start = () =>
   client.POST('/sessions', {
     // Makes it safe to send the request again when its answer was lost.
@@ -83,15 +91,12 @@ const start = () =>
   });
 const session = need(await start());
 const repeated = need(await start());
-const limit = await client.POST('/sessions', { body: { agent_id: agent.id, prompt: 'exit 0' } });
 
 const first = await follow(session.id, 0);
 const params = { path: { id: session.id } };
 need(await client.POST('/sessions/{id}/prompt', { params, body: { prompt: 'echo again' } }));
 const second = await follow(session.id, first.last);
 const turns = need(await client.GET('/sessions/{id}/turns', { params }));
-need(await client.POST('/sessions/{id}/terminate', { params }));
-const ended = await client.POST('/sessions/{id}/terminate', { params });
 
 process.stdout.write(
   JSON.stringify({

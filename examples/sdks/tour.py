@@ -88,6 +88,11 @@ missing = refusal(agents.create_agent, SHELL)
 mismatch = refusal(agents.create_agent, api.CreateAgentRequest(name="Tour", provider="shell", model="gpt-5"))
 conflict = refusal(agents.update_agent, agent.id, api.UpdateAgentRequest(version=7, name="New"))
 
+long = sessions.create_session(api.CreateSessionRequest(agent_id=agent.id, prompt="sleep 600"))
+limit = refusal(sessions.create_session, api.CreateSessionRequest(agent_id=agent.id, prompt="exit 0"))
+sessions.terminate_session(long.id)
+ended = refusal(sessions.terminate_session, long.id)
+
 request = api.CreateSessionRequest(
     agent_id=agent.id, prompt='for i in $(seq 20); do echo "$GREETING $i"; sleep 0.05; done'
 )
@@ -95,14 +100,11 @@ request = api.CreateSessionRequest(
 key = f"tour-{agent.id}"
 session = sessions.create_session(request, idempotency_key=key)
 repeated = sessions.create_session(request, idempotency_key=key)
-limit = refusal(sessions.create_session, api.CreateSessionRequest(agent_id=agent.id, prompt="exit 0"))
 
 first, first_code, last = follow(session.id, 0)
 sessions.prompt_session(session.id, api.PromptSessionRequest(prompt="echo again"))
 second, second_code, _ = follow(session.id, last)
 turns = sessions.list_session_turns(session.id).data
-sessions.terminate_session(session.id)
-ended = refusal(sessions.terminate_session, session.id)
 
 json.dump(
     {

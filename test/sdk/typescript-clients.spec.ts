@@ -37,7 +37,8 @@ describeWith(['bubblewrap'], 'clients that are generated from OpenAPI 3.1', () =
       ...['--types', 'node', '--rootDir', join(sdks, '..'), '--outDir', out],
       '--ignoreConfig',
     );
-  });
+    // Generators and a compiler on a busy machine.
+  }, 180_000);
 
   test('of @hey-api/openapi-ts: drives the service', async () => {
     await expectTour(service, [process.execPath, join(workspace.out, 'sdks', 'hey-api.js')]);

@@ -4,12 +4,12 @@ import type { Service } from '../../support/service.js';
 import { type Fault, startFlakyProxy } from './flaky-proxy.js';
 import { runProgram } from './program.js';
 
-/** For each of the first streams of a tour: its end, a cut among the stages, a proxy that has no upstream. */
+/** For each of the first streams of a tour: two among the seven stages, a proxy without upstream, one in the output. */
 const FAULTS: Fault[] = [
   { how: 'end', afterFrames: 3 },
   { how: 'cut', afterFrames: 4 },
   { how: 'refuse', status: 503 },
-  { how: 'cut', afterFrames: 3 },
+  { how: 'cut', afterFrames: 5 },
 ];
 
 const LINES = Array.from({ length: 20 }, (_, i) => `hello ${i + 1}\n`).join('');
