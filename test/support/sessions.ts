@@ -167,7 +167,7 @@ export async function leaveNothing(service: Service, users: readonly SessionsOf[
   for (const user of users) await user.clear();
   await eventually(
     async () => (await query(service.databaseUrl, 'SELECT 1 FROM sandboxes')).length === 0,
-    'no sandbox to be on record',
+    () => `no sandbox to be on record; the service said:\n${service.logs().slice(-4000)}`,
   );
   await eventually(
     () => remains(service.dataDir).length === 0,
