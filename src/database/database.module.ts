@@ -2,6 +2,7 @@ import { type DynamicModule, Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { AppConfig } from '../config/app-config.js';
 import { dataSourceOptions } from './data-source.js';
+import { DatabaseMetrics } from './database-metrics.service.js';
 import { DatabaseUrl } from './database-url.js';
 import { Notifications } from './notifications.js';
 import { Sql } from './sql.js';
@@ -23,7 +24,12 @@ export class DatabaseModule {
           }),
         }),
       ],
-      providers: [{ provide: DatabaseUrl, useValue: new DatabaseUrl(url) }, Sql, Notifications],
+      providers: [
+        { provide: DatabaseUrl, useValue: new DatabaseUrl(url) },
+        Sql,
+        Notifications,
+        DatabaseMetrics,
+      ],
       exports: [DatabaseUrl, Sql, Notifications],
     };
   }
