@@ -10,6 +10,7 @@ export class Outage {
   /** Monotonic, milliseconds; `undefined` while it answers. */
   private since: number | undefined;
   private failures = 0;
+  private recoveries = 0;
 
   get isOver(): boolean {
     return this.since === undefined;
@@ -17,14 +18,15 @@ export class Outage {
 
   /** Runs what asks the database, and takes note of whether it answered. */
   async watch<T>(ask: () => Promise<T>): Promise<T> {
-    const before = this.failures;
+    const { failures, recoveries } = this;
     try {
       const answer = await ask();
       // An answer to what was asked before it went says nothing.
-      if (this.since !== undefined && before === this.failures) this.end(this.since);
+      if (this.since !== undefined && failures === this.failures) this.end(this.since);
       return answer;
     } catch (error) {
-      if (isDatabaseUnavailable(error)) this.begin(error);
+      // Nor does what was asked before it came back, and fails now.
+      if (recoveries === this.recoveries && isDatabaseUnavailable(error)) this.begin(error);
       throw error;
     }
   }
@@ -38,6 +40,7 @@ export class Outage {
 
   private end(since: number): void {
     this.since = undefined;
+    this.recoveries += 1;
     const seconds = ((performance.now() - since) / 1000).toFixed(1);
     this.logger.log(`The database is available again, after ${seconds} s`);
   }

@@ -12,6 +12,7 @@ import {
   SessionsOf,
   startSessionService,
 } from '../../support/sessions.js';
+import { LIST_MODULES, modulesLoadedBy } from './loaded-modules.js';
 import { type Family, labelsByName, parseScrape } from './prometheus-text.js';
 import { parseQuery } from './promql.js';
 
@@ -58,7 +59,12 @@ async function takeScrape(): Promise<void> {
 }
 
 beforeAll(async () => {
-  service = await startSessionService({ METRICS_PORT: '0' });
+  service = await startSessionService({
+    METRICS_PORT: '0',
+    NODE_OPTIONS: LIST_MODULES,
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1',
+    OTEL_SDK_DISABLED: 'true',
+  });
   const sessions = new SessionsOf(service, service);
   const done = await sessions.completed('echo first; echo second >&2');
   await sessions.run('exit 3');
@@ -174,6 +180,10 @@ describe('a scrape', () => {
       (a.name ?? '').localeCompare(b.name ?? '');
     expect(exposed.sort(byName)).toEqual(documented.sort(byName));
   });
+});
+
+test('where traces are off, nothing of OpenTelemetry is loaded but what prom-client brings', () => {
+  expect(modulesLoadedBy(service.logs())).toEqual(['api']);
 });
 
 test('a stream whose client does not read counts as slow while it does not', async () => {
