@@ -43,8 +43,8 @@ export async function createApp(
   });
   if (!preview) {
     const fastify = adapter.getInstance();
-    traceRequests(fastify, tracing);
     logRequests(fastify);
+    traceRequests(fastify, tracing);
     measureRequests(fastify, app.get(Metrics));
     app.get(ApiDocument).describedBy((version) => buildDocument(app, config, version));
   }

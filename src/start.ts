@@ -72,8 +72,7 @@ async function tracingOf({ tracing }: AppConfig): Promise<Tracing> {
 /** Everything in the configuration that must not show in a log. */
 function secretsOf(config: AppConfig): (string | undefined)[] {
   const { providers, encryptionKeys, databaseUrl, tracing } = config;
-  const password =
-    databaseUrl === undefined ? '' : decodeURIComponent(new URL(databaseUrl).password);
+  const password = databaseUrl === undefined ? undefined : new URL(databaseUrl).password;
   return [
     ...Object.values(providers).map(({ apiKey }) => apiKey),
     ...(encryptionKeys?.split(',').map((key) => key.split(':')[1]?.trim()) ?? []),

@@ -1,5 +1,6 @@
 import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Metrics } from '../metrics/metrics.js';
+import { Outage } from './outage.js';
 import { Sql } from './sql.js';
 
 /** How this process gets on with its database. */
@@ -7,6 +8,7 @@ import { Sql } from './sql.js';
 export class DatabaseMetrics implements OnModuleInit {
   constructor(
     private readonly sql: Sql,
+    private readonly outage: Outage,
     private readonly metrics: Metrics,
   ) {}
 
@@ -14,7 +16,7 @@ export class DatabaseMetrics implements OnModuleInit {
     this.metrics.gauge(
       'database_available',
       '1 while the database answers this process, else 0',
-      () => (this.sql.outage.isOver ? 1 : 0),
+      () => (this.outage.isOver ? 1 : 0),
     );
     this.metrics.gauge(
       'database_connections',

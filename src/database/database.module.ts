@@ -5,6 +5,7 @@ import { dataSourceOptions } from './data-source.js';
 import { DatabaseMetrics } from './database-metrics.service.js';
 import { DatabaseUrl } from './database-url.js';
 import { Notifications } from './notifications.js';
+import { Outage } from './outage.js';
 import { Sql } from './sql.js';
 
 /** Connections to the one database: TypeORM's pool, hand-written SQL on the same pool, and the LISTEN connection. */
@@ -26,6 +27,7 @@ export class DatabaseModule {
       ],
       providers: [
         { provide: DatabaseUrl, useValue: new DatabaseUrl(url) },
+        Outage,
         Sql,
         Notifications,
         DatabaseMetrics,

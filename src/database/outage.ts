@@ -1,10 +1,11 @@
-import { Logger } from '@nestjs/common';
+import { Injectable, Logger } from '@nestjs/common';
 import { isDatabaseUnavailable } from '../common/database-unavailable.js';
 
 /**
  * Whether the database answers, from what its users see. Says once that it went and once that it is back: tasks that fail
  * meanwhile because of it need not.
  */
+@Injectable()
 export class Outage {
   private readonly logger = new Logger('Database');
   /** Monotonic, milliseconds; `undefined` while it answers. */

@@ -1,4 +1,4 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, Optional } from '@nestjs/common';
 import type { Pool, PoolClient, QueryResultRow } from 'pg';
 import { DataSource } from 'typeorm';
 import { isDatabaseUnavailable } from '../common/database-unavailable.js';
@@ -23,22 +23,27 @@ export interface SqlExecutor {
 /** Hand-written SQL for hot paths, on the same pool that TypeORM uses. Used by repositories only. */
 @Injectable()
 export class Sql implements SqlExecutor {
-  /** Whether the database answers. */
-  readonly outage = new Outage();
-
-  constructor(private readonly dataSource: DataSource) {}
+  /** @param outage told of every answer and failure, if there is one. */
+  constructor(
+    private readonly dataSource: DataSource,
+    @Optional() private readonly outage?: Outage,
+  ) {}
 
   async query<Row extends QueryResultRow>(
     statement: Statement,
     values: readonly unknown[] = [],
   ): Promise<Row[]> {
     const query = queryOf(statement, values);
-    return (await this.outage.watch(() => this.pool.query<Row>(query))).rows;
+    return (await this.watch(() => this.pool.query<Row>(query))).rows;
   }
 
   /** Runs `work` in one READ COMMITTED transaction; rolls back when it throws. Nothing slow belongs inside. */
   async transaction<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {
-    return this.outage.watch(() => this.transact(work));
+    return this.watch(() => this.transact(work));
+  }
+
+  private watch<T>(ask: () => Promise<T>): Promise<T> {
+    return this.outage ? this.outage.watch(ask) : ask();
   }
 
   private async transact<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {

@@ -25,8 +25,21 @@ export class LineRedactor {
   }
 }
 
-/** As it is, as JSON writes it, and as a URL does. */
+/** As it is, as JSON writes it, as a URL does, and as it is when it comes from one. */
 function variantsOf(secret: string | undefined): string[] {
-  if (secret === undefined || secret.length < MIN_LENGTH) return [];
-  return [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)];
+  if (secret === undefined) return [];
+  return [
+    secret,
+    JSON.stringify(secret).slice(1, -1),
+    encodeURIComponent(secret),
+    decoded(secret),
+  ].filter((variant) => variant.length >= MIN_LENGTH);
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

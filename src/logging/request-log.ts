@@ -1,7 +1,7 @@
 import { Logger } from '@nestjs/common';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isDatabaseUnavailable } from '../common/database-unavailable.js';
-import { PROBES, routeOf } from '../common/http/request-context.js';
+import { onRequestOver, PROBES, statusOf } from '../common/http/request-context.js';
 import type { OwnedRequest } from '../common/owner.decorator.js';
 import { isUuid } from '../common/uuid.js';
 import { inWorkContext } from '../common/work-context.js';
@@ -11,26 +11,25 @@ const MAX_PATH = 256;
 /** Writes one line for each request when it is over; for a stream, when it ends. */
 export function logRequests(fastify: FastifyInstance): void {
   const logger = new Logger('Http');
-  fastify.addHook('onResponse', (request: FastifyRequest & OwnedRequest, reply, done) => {
+  onRequestOver(fastify, (request, reply) => {
     noteIds(request);
     inWorkContext(request.work, () => write(logger, request, reply));
-    done();
   });
 }
 
 function noteIds(request: FastifyRequest & OwnedRequest): void {
   const { work, owner, params } = request;
   work.userId = owner?.userId;
-  const { id } = params as { id?: string };
-  if (id !== undefined && routeOf(request).includes('/sessions/') && isUuid(id)) {
+  const id = (params as { id?: string } | null)?.id;
+  if (id !== undefined && request.route.includes('/sessions/') && isUuid(id)) {
     work.sessionId = id;
   }
 }
 
 function write(logger: Logger, request: FastifyRequest, reply: FastifyReply): void {
   const { method, url, failure } = request;
-  const route = routeOf(request);
-  const status = reply.statusCode;
+  const route = request.route;
+  const status = statusOf(reply);
   // The query is the client's, and no place to look for anything.
   const path = url.split('?', 1)[0]?.slice(0, MAX_PATH);
   const line = {

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { boundedMethod } from '../common/http/bounded-method.js';
-import { routeOf } from '../common/http/request-context.js';
+import { onRequestOver, statusOf } from '../common/http/request-context.js';
 import { LONG_SECONDS, type Metrics, SHORT_SECONDS } from './metrics.js';
 
 const EVENT_STREAM = 'text/event-stream';
@@ -19,16 +19,15 @@ export function measureRequests(fastify: FastifyInstance, metrics: Metrics): voi
     LONG_SECONDS,
     [],
   );
-  fastify.addHook('onResponse', (request, reply, done) => {
+  onRequestOver(fastify, (request, reply) => {
     const seconds = reply.elapsedTime / 1000;
     if (reply.getHeader('content-type') === EVENT_STREAM) observeStream(seconds, {});
     else {
       observe(seconds, {
         method: boundedMethod(request.method),
-        route: routeOf(request),
-        status: String(reply.statusCode),
+        route: request.route,
+        status: String(statusOf(reply)),
       });
     }
-    done();
   });
 }

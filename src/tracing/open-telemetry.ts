@@ -8,6 +8,7 @@ import {
   TraceFlags,
   type Tracer,
 } from '@opentelemetry/api';
+import { ExportResultCode } from '@opentelemetry/core';
 import { OTLPTraceExporter as JsonExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { OTLPTraceExporter as ProtobufExporter } from '@opentelemetry/exporter-trace-otlp-proto';
 import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
@@ -134,9 +135,11 @@ class ToldOnce implements SpanExporter {
 
   export(...[spans, done]: Parameters<SpanExporter['export']>): void {
     this.exporter.export(spans, (result) => {
-      const failed = result.error !== undefined;
+      const failed = result.code !== ExportResultCode.SUCCESS;
       if (failed && !this.failing) {
-        this.logger.warn(`Traces cannot be sent, and are dropped: ${result.error?.message}`);
+        this.logger.warn(
+          `Traces cannot be sent, and are dropped: ${result.error?.message ?? 'no reason given'}`,
+        );
       }
       if (!failed && this.failing) this.logger.log('Traces can be sent again');
       this.failing = failed;

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { PROBES, routeOf } from '../common/http/request-context.js';
+import { onRequestOver, PROBES, statusOf } from '../common/http/request-context.js';
 import { boundedMethod } from '../common/http/bounded-method.js';
 import type { Span, SpanAttributes, Tracing } from './tracing.js';
 import { formatTraceparent, parseTraceparent } from './traceparent.js';
@@ -19,7 +19,7 @@ export function traceRequests(fastify: FastifyInstance, tracing: Tracing): void 
   fastify.addHook('onRequest', (request, _reply, done) => {
     const context = parseTraceparent(request.headers.traceparent);
     const parent = context && formatTraceparent(context);
-    const route = routeOf(request);
+    const route = request.route;
     if (!PROBES.has(route)) {
       const method = boundedMethod(request.method);
       request.span = tracing.start({
@@ -32,13 +32,12 @@ export function traceRequests(fastify: FastifyInstance, tracing: Tracing): void 
     request.work.traceparent = request.span?.traceparent ?? parent;
     done();
   });
-  fastify.addHook('onResponse', (request, reply, done) => {
-    const { statusCode } = reply;
+  onRequestOver(fastify, (request, reply) => {
+    const statusCode = statusOf(reply);
     request.span?.end({
       error: statusCode >= 500 ? String(statusCode) : undefined,
       attributes: { 'http.response.status_code': statusCode, ...idsOf(request) },
     });
-    done();
   });
 }
 

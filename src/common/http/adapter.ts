@@ -3,7 +3,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { Socket } from 'node:net';
 import { useJsonBodies } from './json-body.js';
 import type { KnownRoutes } from './known-routes.js';
-import { REQUEST_ID, requestIdOf, useRequestContext } from './request-context.js';
+import { beginRequest, requestIdOf, useRequestContext } from './request-context.js';
 
 /**
  * Fastify as this service needs it: JSON bodies only, no HEAD twins of GET routes, and the `detail` envelope also for
@@ -25,10 +25,10 @@ export function createHttpAdapter(options: {
     routerOptions: { maxParamLength: 256 },
     genReqId: requestIdOf,
     frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
+      beginRequest(fastify, request, reply);
       const tooLong = error.code === 'FST_ERR_MAX_PARAM_LENGTH';
       void reply
         .code(tooLong ? 404 : 400)
-        .header(REQUEST_ID, request.id)
         .header('content-type', 'application/json; charset=utf-8')
         .send({ detail: tooLong ? 'Not found' : 'Malformed URL' });
     },

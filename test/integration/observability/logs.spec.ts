@@ -106,7 +106,7 @@ describe('each request', () => {
     }
   });
 
-  test('has its id in every answer, refusals too', async () => {
+  test('has its id in every answer and its line, when it is refused, too', async () => {
     const refusals = await Promise.all([
       new HttpClient(service.url).get('/agents'),
       sessions.http.get('/nothing'),
@@ -114,7 +114,19 @@ describe('each request', () => {
       sessions.http.post('/agents', undefined, { raw: '{' }),
       sessions.http.get('/agents', { headers: { host: '' } }),
     ]);
-    for (const { headers } of refusals) expect(headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+    for (const { headers, status } of refusals) {
+      expect(headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+      expect(await lineOf(String(headers['x-request-id']))).toMatchObject({ status });
+    }
+  });
+
+  test('has a line when its client hangs up', async () => {
+    const id = await sessions.create('sleep 600');
+    const stream = sessions.stream(id, { headers: { 'X-Request-Id': 'hung-up' } });
+    await stream.until(({ events }) => events.length > 0);
+    await stream.abort();
+    expect(await lineOf('hung-up')).toMatchObject({ level: 'info', status: 200, session_id: id });
+    await sessions.http.post(`/sessions/${id}/terminate`);
   });
 
   test('that asks after the process is only told of in detail', async () => {
