@@ -129,14 +129,7 @@ describe('a trace', () => {
     const runtime = named(spans, 'runtime');
     expect(runtime).toMatchObject({ attributes: { 'exit.reason': 'exited', 'exit.code': '3' } });
     expect(Number((runtime?.end ?? 0n) - (runtime?.start ?? 0n))).toBeGreaterThan(1e9);
-    for (const span of spans) {
-      expect(span.end).toBeGreaterThanOrEqual(span.start);
-      if (turn && span.parentSpanId === turn.spanId) {
-        // Of clocks in milliseconds.
-        expect(Number(span.start - turn.start)).toBeGreaterThan(-5e6);
-        expect(Number(turn.end - span.end)).toBeGreaterThan(-5e6);
-      }
-    }
+    for (const span of spans) expect(span.end).toBeGreaterThanOrEqual(span.start);
     expect([...collector.received.keys()].sort()).toEqual([
       'application/json',
       'application/x-protobuf',
