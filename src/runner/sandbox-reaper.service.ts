@@ -6,6 +6,7 @@ import {
   Logger,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
+import { isDatabaseUnavailable } from '../common/database-unavailable.js';
 import { AppConfig, isSoleProcess } from '../config/app-config.js';
 import { Doorbell } from '../event-log/doorbell.js';
 import { Metrics } from '../metrics/metrics.js';
@@ -82,7 +83,9 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
           await this.compare();
         }
       } catch (error) {
-        this.logger.warn(`Sandboxes could not be reaped: ${String(error)}`);
+        if (!isDatabaseUnavailable(error)) {
+          this.logger.warn(`Sandboxes could not be reaped: ${String(error)}`);
+        }
       }
       await this.wakeup.wait(heard, POLL_MS);
     }
@@ -134,6 +137,7 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
       await this.repository.forget(sandboxId);
       this.orphans.delete(sandboxId);
     } catch (error) {
+      if (isDatabaseUnavailable(error)) return;
       this.logger.warn(`Sandbox ${sandboxId} could not be destroyed yet: ${String(error)}`);
     }
   }

@@ -16,6 +16,7 @@ const CHECKS = {
     runs('/usr/bin/python3', '-c', 'import urllib3, dateutil, six'),
   curl: () => runs('curl', '--version'),
   java: () => runs('javac', '-version'),
+  promtool: () => runs('promtool', '--version'),
   'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
 } as const;
 
