@@ -17,6 +17,7 @@ const MAY_IMPORT = {
   database: GROUND,
   secrets: STORED,
   auth: STORED,
+  audit: STORED,
   'event-log': STORED,
   sandboxes: GROUND,
   runtimes: [...GROUND, 'sandboxes'],
@@ -28,7 +29,7 @@ const MAY_IMPORT = {
   maintenance: WORKING,
   health: STORED,
   openapi: GROUND,
-  cli: [...SEALED, 'auth', 'event-log', 'sessions'],
+  cli: [...WORKING, 'secrets', 'auth', 'audit', 'runner', 'streaming'],
 };
 
 const floors = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({
