@@ -1,0 +1,39 @@
+import { Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import type { AppConfig } from '../config/app-config.js';
+import { ConfigModule } from '../config/config.module.js';
+import type { SandboxPlace } from '../runner/sandboxes.repository.js';
+import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
+import { SANDBOX_DRIVER, SandboxHost } from '../sandboxes/sandbox-host.js';
+import { SandboxesModule } from '../sandboxes/sandboxes.module.js';
+
+/** The configured driver, and where its sandboxes are. */
+export interface SandboxAccess {
+  driver: SandboxDriver;
+  place: SandboxPlace;
+}
+
+/** The part of the service that makes sandboxes, without the rest. */
+@Module({})
+class SandboxesAlone {}
+
+/** Runs `work` with the configured driver, as a service on this host would have it. */
+export async function withSandboxes<T>(
+  config: AppConfig,
+  work: (access: SandboxAccess) => Promise<T>,
+): Promise<T> {
+  const context = await NestFactory.createApplicationContext(
+    { module: SandboxesAlone, imports: [ConfigModule.of(config), SandboxesModule] },
+    { logger: false, abortOnError: false },
+  );
+  const driver = context.get<SandboxDriver>(SANDBOX_DRIVER);
+  try {
+    return await work({
+      driver,
+      place: { driver: driver.name, host: context.get(SandboxHost).name },
+    });
+  } finally {
+    await driver.close();
+    await context.close();
+  }
+}
