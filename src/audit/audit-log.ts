@@ -38,6 +38,8 @@ export class AuditLog {
   private readonly logger = new Logger('Audit');
 
   write(entry: AuditedRequest | OperatorAction): void {
-    this.logger.log(entry);
+    // Loggers that write for people show the text, and put the members beside it.
+    const how = 'status' in entry ? (entry.status ?? 'unanswered') : entry.result;
+    this.logger.log({ msg: `${entry.action} ${how}`, ...entry });
   }
 }

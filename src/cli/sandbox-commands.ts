@@ -52,7 +52,7 @@ export function addSandboxCommands(program: Command, operator: Operator): void {
     ),
     operator,
     async (database, { dryRun = false, idle }: ReapOptions) =>
-      withSandboxes(database.config, async (access) => {
+      withSandboxes(database.config, database.sql, async (access) => {
         const seconds = idle ?? database.config.sandbox.idleTtlSeconds;
         const reaper = new Reaper(database, access);
         const found = await reaper.find(seconds);

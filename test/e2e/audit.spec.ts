@@ -45,7 +45,7 @@ describe('requests', () => {
     const nobody = new HttpClient(service.url, 'ast_nonsense');
     for (const route of changing) {
       const [refused] = await linesOf(() => nobody.send(methodOf(route), urlOf(route), {}));
-      expect(refused).toEqual({
+      expect(refused).toMatchObject({
         user_id: null,
         token_id: null,
         action: route,
@@ -118,7 +118,7 @@ describe('commands', () => {
       await runCli(create, env());
       await runCli(create, env());
     }, 2);
-    expect(done).toEqual({
+    expect(done).toMatchObject({
       operator: expect.stringMatching(/^\S+@\S+/),
       action: 'user create',
       object: 'audited',

@@ -25,7 +25,7 @@ export async function checkSandboxes(config: AppConfig, sql: Sql | undefined): P
       { check: 'isolation', ...why },
     ];
   }
-  return withSandboxes(config, async (access) => {
+  return withSandboxes(config, sql, async (access) => {
     const ready = await diagnose(
       'driver',
       async () => {

@@ -39,7 +39,7 @@ it('prints a session from its first stage to its end', () => {
     ]).split('\n'),
   ).toEqual([
     '<bold>Session S, shell</>',
-    '<dim>· create_sprite   </>',
+    '<dim>· create_sprite</>',
     '<green>✓</> create_sprite        42 ms',
     '<green>✓</> env_file             2.0 s',
     '<cyan>▶ runtime_start        2.0 s  of stages before it</>',

@@ -59,7 +59,7 @@ export class EventPrinter {
       const total = duration(this.stagesMs).padStart(9);
       this.stagesMs = 0;
       this.line(this.style('cyan', `▶ ${name} ${total}  of stages before it`));
-    } else this.line(this.style('dim', `· ${name}`));
+    } else this.line(this.style('dim', `· ${event.stage}`));
   }
 
   private output(data: string, stream: 'stdout' | 'stderr'): void {
