@@ -9,7 +9,7 @@ import { table } from './output.js';
 import { type SandboxAccess, withSandboxes } from './sandbox-access.js';
 
 /** For how long the service's own reapers leave alone what this one has taken. */
-const TAKEN_SECONDS = 600;
+const TAKEN_SECONDS = 60;
 const LIST_LIMIT_MS = 60_000;
 const REMARK = `The service does so by itself, every two seconds and once a minute; this is for a host whose service does
 not run, for seeing what it would do, and for making room. Run it where the sandboxes are, as the user
