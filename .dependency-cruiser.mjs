@@ -19,6 +19,7 @@ const MAY_IMPORT = {
   database: GROUND,
   secrets: STORED,
   auth: STORED,
+  audit: STORED,
   'event-log': STORED,
   sandboxes: GROUND,
   runtimes: [...GROUND, 'sandboxes'],
@@ -30,7 +31,7 @@ const MAY_IMPORT = {
   maintenance: WORKING,
   health: STORED,
   openapi: GROUND,
-  cli: [...SEALED, 'auth', 'event-log', 'sessions'],
+  cli: [...WORKING, 'secrets', 'auth', 'audit', 'runner', 'streaming'],
 };
 
 const floors = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({

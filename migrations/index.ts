@@ -8,3 +8,4 @@ export { Workers1763700000010 } from './workers.js';
 export { IdempotencyKeys1763700000011 } from './idempotency-keys.js';
 export { SandboxReapers1763700000012 } from './sandbox-reapers.js';
 export { TurnTraceparent1763700000020 } from './turn-traceparent.js';
+export { OperatorActions1763700000021 } from './operator-actions.js';

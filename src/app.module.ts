@@ -3,6 +3,7 @@ import { APP_FILTER, APP_PIPE } from '@nestjs/core';
 import { EventEmitterModule } from '@nestjs/event-emitter';
 import { ScheduleModule } from '@nestjs/schedule';
 import { AgentsModule } from './agents/agents.module.js';
+import { AuditModule } from './audit/audit.module.js';
 import { AuthModule } from './auth/auth.module.js';
 import { Clock, SystemClock } from './common/clock.js';
 import { DetailFilter } from './common/http/detail.filter.js';
@@ -49,6 +50,7 @@ export class AppModule {
         RuntimesModule,
         SandboxesModule,
         EventLogModule,
+        AuditModule,
         AuthModule,
         EnvironmentsModule,
         AgentsModule,

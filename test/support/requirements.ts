@@ -17,6 +17,7 @@ const CHECKS = {
   curl: () => runs('curl', '--version'),
   java: () => runs('javac', '-version'),
   promtool: () => runs('promtool', '--version'),
+  nginx: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin nginx -v'),
   'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
 } as const;
 
