@@ -70,7 +70,7 @@ export default {
       name: 'drivers-do-not-know-each-other',
       severity: 'error',
       from: { path: '^src/sandboxes/([^/]+)/' },
-      to: { path: '^src/sandboxes/[^/]+/', pathNot: '^src/sandboxes/$1/' },
+      to: { path: '^src/sandboxes/[^/]+/', pathNot: '^src/sandboxes/($1|shared)/' },
     },
     {
       name: 'a-runtime-is-known-to-its-module-only',

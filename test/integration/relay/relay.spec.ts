@@ -5,11 +5,11 @@ import { promisify } from 'node:util';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
-import { dialFromHost } from '../../../src/sandboxes/local/relay/dialing.js';
+import { dialFromHost } from '../../../src/sandboxes/shared/relay/dialing.js';
 import { startHttp, startHttps, startTcp } from './servers.js';
 import { startRelayedNamespace } from './relayed-namespace.js';
-import type { Dial } from '../../../src/sandboxes/local/relay/dialing.js';
-import type { RelayOptions } from '../../../src/sandboxes/local/relay/relay.js';
+import type { Dial } from '../../../src/sandboxes/shared/relay/dialing.js';
+import type { RelayOptions } from '../../../src/sandboxes/shared/relay/relay.js';
 import type { RelayedNamespace } from './relayed-namespace.js';
 import type { TestServer } from './servers.js';
 
@@ -260,7 +260,7 @@ describe('relay', () => {
   });
 
   it('reaches the machine’s own addresses under no name', async () => {
-    const { hostAddresses } = await import('../../../src/sandboxes/local/relay/address-policy.js');
+    const { hostAddresses } = await import('../../../src/sandboxes/shared/relay/address-policy.js');
     const { run } = await start({ policy: { mode: 'unrestricted', allowedHosts: [] } });
     addresses['self.example'] = hostAddresses();
     expect(CURL_CUT).toContain((await run('curl -sS http://self.example/')).exitCode);

@@ -2,12 +2,12 @@ import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { NAMESERVER } from '../../../src/sandboxes/local/relay/listener-plan.js';
-import { Relay } from '../../../src/sandboxes/local/relay/relay.js';
-import type { RefusalEvent } from '../../../src/sandboxes/local/relay/refusal-log.js';
-import type { RelayOptions } from '../../../src/sandboxes/local/relay/relay.js';
+import { NAMESERVER } from '../../../src/sandboxes/shared/relay/listener-plan.js';
+import { Relay } from '../../../src/sandboxes/shared/relay/relay.js';
+import type { RefusalEvent } from '../../../src/sandboxes/shared/relay/refusal-log.js';
+import type { RelayOptions } from '../../../src/sandboxes/shared/relay/relay.js';
 
-const LISTENERS = join(process.cwd(), 'dist/src/sandboxes/local/relay/listeners.js');
+const LISTENERS = join(process.cwd(), 'dist/src/sandboxes/shared/relay/listeners.js');
 
 const NAMESPACE_ARGS =
   '--dev-bind / / --unshare-user --uid 0 --gid 0 --unshare-net --cap-add ALL --die-with-parent'.split(

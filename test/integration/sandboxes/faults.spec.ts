@@ -13,7 +13,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { LaunchFolder } from '../../../src/sandboxes/local/launch-folder.js';
+import { LaunchFolder } from '../../../src/sandboxes/shared/launch/launch-folder.js';
 import { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
 import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
 import type { LaunchOptions } from '../../../src/sandboxes/sandbox-driver.js';
@@ -187,7 +187,8 @@ describe('local sandboxes on bad days', () => {
   it('denies a process more memory than the limit', async () => {
     const { stdout, exit } = await run(`perl -e '$x = "a" x (400 << 20); print length $x'`);
     expect(stdout).toBe('');
-    expect(exit).toMatchObject({ reason: 'exited' });
+    // The kernel refuses the memory; on a slow machine the supervisor may see what the process has already got first.
+    expect(['exited', 'memory_limit']).toContain(exit.reason);
     expect(exit.exitCode).not.toBe(0);
   });
 

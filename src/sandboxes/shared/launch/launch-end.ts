@@ -1,13 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { isProcessAlive, type ProcessIdentity } from './process-identity.js';
-import type { LaunchFolder } from './launch-folder.js';
-import type { SandboxFolder } from './sandbox-store.js';
+import type { LaunchFolder, LaunchFolders } from './launch-folder.js';
 import {
   killAll,
   killUser,
   processesOfLaunch,
   processesOfUser,
-} from './supervisor/process-tree.js';
+} from '../supervisor/process-tree.js';
 
 /** A supervisor gives its runtime 600 ms to end by itself; one that takes much longer is stuck. */
 const SUPERVISOR_MS = 1400;
@@ -45,9 +44,9 @@ export async function endLaunch(folder: LaunchFolder): Promise<void> {
 }
 
 /** Ends all launches of a sandbox, at once. */
-export async function killSupervisors(folder: SandboxFolder): Promise<void> {
-  const supervisors = (await folder.launchIds()).flatMap((id) => {
-    const started = folder.launch(id).readStart();
+export async function killSupervisors(launches: LaunchFolders): Promise<void> {
+  const supervisors = (await launches.launchIds()).flatMap((id) => {
+    const started = launches.launch(id).readStart();
     return started !== null && 'supervisor' in started ? [started.supervisor] : [];
   });
   for (const supervisor of supervisors) signal(supervisor, 'SIGKILL');

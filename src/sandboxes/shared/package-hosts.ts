@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { readAptSources } from './rootfs/apt-sources.js';
+import { readAptSources } from './apt-sources.js';
 
 const run = promisify(execFile);
 

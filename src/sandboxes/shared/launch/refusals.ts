@@ -1,6 +1,6 @@
 import { closeSync, readSync, writeSync } from 'node:fs';
 import { openPlainFile, type LaunchFolder } from './launch-folder.js';
-import type { RefusalEvent } from './relay/refusal-log.js';
+import type { RefusalEvent } from '../relay/refusal-log.js';
 
 const STDERR = 2;
 const MAX_BYTES = 64 * 1024;

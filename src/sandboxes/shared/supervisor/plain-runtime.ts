@@ -1,19 +1,18 @@
 import { spawn } from 'node:child_process';
-import type { DegradedStage, LaunchRequest } from '../launch-request.js';
+import type { PlainStage, LaunchRequest } from '../launch/launch-request.js';
 import { limitsScript } from './limits-script.js';
 import { killAll, MARK, processesOfLaunch, signalAll } from './process-tree.js';
 import { type RuntimeProcess, type RuntimeStdio } from './runtime-process.js';
 import { announcement, exitCodeOf } from './strict-runtime.js';
 
 /** The runtime as a plain process: its own user where the service is root, limits, and a clean environment. */
-export function startDegraded(
+export function startPlain(
   request: LaunchRequest,
-  stage: DegradedStage,
+  stage: PlainStage,
   stdio: RuntimeStdio,
 ): RuntimeProcess {
   const { uid } = stage;
-  // Processes are counted per user: without one of its own the limit would count everything the operator runs.
-  const script = limitsScript(request.limits, uid !== null);
+  const script = limitsScript(request.limits, stage.limitProcesses);
   const [program, ...rest] = [...stage.prefix, '/bin/sh', '-c', script, 'sh', ...request.command];
   const child = spawn(program ?? '/bin/sh', rest, {
     stdio: [...stdio, 'ignore', 'ignore', 'ignore', 'ignore', 'pipe'],

@@ -1,10 +1,10 @@
-import { watch, type FSWatcher } from 'node:fs';
+import { existsSync, watch, type FSWatcher } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { constants } from 'node:fs';
-import type { SpoolChunk, SpoolEvent } from '../sandbox-driver.js';
-import { SandboxError } from '../sandbox-error.js';
-import type { LaunchFolder } from './launch-folder.js';
-import { isProcessAlive } from './process-identity.js';
+import type { SpoolChunk, SpoolEvent } from '../../sandbox-driver.js';
+import { SandboxError } from '../../sandbox-error.js';
+import type { LaunchFolder } from '../launch/launch-folder.js';
+import { isProcessAlive } from '../launch/process-identity.js';
 import { decodeFrame, FRAME_HEADER_BYTES, MAX_FRAME_PAYLOAD } from './spool-format.js';
 
 /** How often a follower looks by itself: it finds a dead supervisor this way, and what a lost wake-up would have told. */
@@ -132,6 +132,9 @@ export async function* followSpool(
   offset: number,
   signal: AbortSignal,
 ): AsyncGenerator<SpoolEvent, void, undefined> {
+  // What was found lost must stay lost: nothing may start it after this.
+  if (existsSync(folder.path) && folder.readStart() === null)
+    folder.claimStart({ abandoned: true });
   const doorbell = new Doorbell(folder.path, signal);
   const source = new FrameSource(folder.spool, offset);
   try {

@@ -1,4 +1,4 @@
-import type { LocalSandboxLimits } from '../options.js';
+import type { SandboxLimits } from '../sandbox-options.js';
 
 /** The descriptor on which {@link limitsScript} says that the command is about to run. */
 export const RUNNING_FD = 7;
@@ -14,7 +14,7 @@ const ADDRESS_SPACE_FACTOR = 2;
  * where the limits count: the kernel counts processes per user namespace.
  * A limit that cannot be set ends it with 125: better nothing than something unlimited.
  */
-export function limitsScript(limits: LocalSandboxLimits, limitProcesses: boolean): string {
+export function limitsScript(limits: SandboxLimits, limitProcesses: boolean): string {
   const dataKibibytes = Math.floor((limits.memoryBytes * ADDRESS_SPACE_FACTOR) / 1024);
   // dash and bash name this limit differently.
   const processes = `{ ulimit -u ${limits.processes} 2>/dev/null || ulimit -p ${limits.processes}; }`;

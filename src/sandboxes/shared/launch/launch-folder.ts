@@ -11,8 +11,10 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { SpoolExit } from '../sandbox-driver.js';
+import type { SpoolExit } from '../../sandbox-driver.js';
+import { ifMissing } from '../if-missing.js';
 import type { ProcessIdentity } from './process-identity.js';
 
 /** How a launch ended, as its supervisor recorded it. */
@@ -113,6 +115,12 @@ export class LaunchFolder {
     return Number.isInteger(exitCode) ? { reason, exitCode: exitCode ?? null } : null;
   }
 
+  /** Removes what the launch has written, not that it was launched and how it ended. */
+  async discardOutput(): Promise<void> {
+    const names = ['spool', 'log', 'stdout', 'stderr'];
+    await Promise.all(names.map((name) => rm(join(this.path, name), { force: true })));
+  }
+
   /** Makes a file appear whole, on disk, and at most once: a link to a finished file, not a create and a write. */
   private publish(name: string, record: unknown): boolean {
     const draft = join(this.path, `.${name}-${randomBytes(6).toString('hex')}`);
@@ -138,5 +146,18 @@ export class LaunchFolder {
         // Renamed above.
       }
     }
+  }
+}
+
+/** The launches of one sandbox, each in a folder that is named for it. */
+export class LaunchFolders {
+  constructor(readonly path: string) {}
+
+  launch(launchId: string): LaunchFolder {
+    return new LaunchFolder(join(this.path, launchId));
+  }
+
+  async launchIds(): Promise<string[]> {
+    return readdir(this.path).catch(ifMissing<string[]>([]));
   }
 }

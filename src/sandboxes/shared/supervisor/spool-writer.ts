@@ -1,5 +1,5 @@
 import { closeSync, constants, openSync, writevSync } from 'node:fs';
-import { encodeFrameHeader, FRAME_HEADER_BYTES, type SpoolStream } from '../spool-format.js';
+import { encodeFrameHeader, FRAME_HEADER_BYTES, type SpoolStream } from '../spool/spool-format.js';
 
 /** Appends frames to a spool, in the page cache at once: a killed supervisor leaves at most one torn frame at the end. */
 export class SpoolWriter {

@@ -14,10 +14,10 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { LaunchFolder, type ExitRecord } from '../launch-folder.js';
-import type { LaunchAnswer, LaunchRequest } from '../launch-request.js';
-import { identifyProcess, isProcessAlive } from '../process-identity.js';
-import type { SpoolStream } from '../spool-format.js';
+import { LaunchFolder, type ExitRecord } from '../launch/launch-folder.js';
+import type { LaunchAnswer, LaunchRequest } from '../launch/launch-request.js';
+import { identifyProcess, isProcessAlive } from '../launch/process-identity.js';
+import type { SpoolStream } from '../spool/spool-format.js';
 import { DiskWatch } from './disk-watch.js';
 import { exceedsMemory } from './memory-watch.js';
 import { OutputPipe } from './output-pipes.js';
@@ -77,8 +77,8 @@ async function startRuntime(request: LaunchRequest, stdio: RuntimeStdio): Promis
     const { startStrict } = await import('./strict-runtime.js');
     return startStrict(request, stage, stdio);
   }
-  const { startDegraded } = await import('./degraded-runtime.js');
-  return startDegraded(request, stage, stdio);
+  const { startPlain } = await import('./plain-runtime.js');
+  return startPlain(request, stage, stdio);
 }
 
 async function supervise(request: LaunchRequest): Promise<void> {
@@ -94,7 +94,7 @@ async function supervise(request: LaunchRequest): Promise<void> {
     new OutputPipe(request.folder, 'stderr'),
   ] as const;
   const stdin = openStdin(request.folder, request.stdin);
-  if (request.stage.kind === 'degraded' && request.stage.uid !== null) {
+  if (request.stage.kind === 'plain' && request.stage.uid !== null) {
     // The runtime may reopen its own descriptors by name, which asks for the rights of its user, not of this one.
     for (const fd of [stdin, pipes[0].writeEnd, pipes[1].writeEnd]) {
       fchownSync(fd, request.stage.uid, request.stage.uid);

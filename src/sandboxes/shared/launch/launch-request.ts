@@ -1,6 +1,7 @@
-import type { NetworkPolicy } from '../sandbox-driver.js';
+import type { NetworkPolicy } from '../../sandbox-driver.js';
 import type { ProcessIdentity } from './process-identity.js';
-import type { Gateway, LocalSandboxLimits } from './options.js';
+import type { Gateway } from '../relay/gateways.js';
+import type { SandboxLimits } from '../sandbox-options.js';
 
 /**
  * What the service tells a supervisor, as JSON on its standard input: that way neither the process list nor a file ever
@@ -17,12 +18,12 @@ export interface LaunchRequest {
   deadline: number;
   /** Bytes of both streams together. */
   outputLimit: number;
-  limits: LocalSandboxLimits;
+  limits: SandboxLimits;
   /** The launch ends with this process; `null`: it outlives whoever started it. */
   owner: ProcessIdentity | null;
   /** Folders whose size on disk counts against the limit. */
   countedFolders: readonly string[];
-  stage: StrictStage | DegradedStage;
+  stage: StrictStage | PlainStage;
 }
 
 /** In namespaces, by bubblewrap twice: once for the network and its relay, once for the sandbox itself. */
@@ -42,13 +43,15 @@ export interface StrictStage {
   gateways: readonly Gateway[];
 }
 
-/** Without namespaces: the operator has chosen so. */
-export interface DegradedStage {
-  kind: 'degraded';
+/** As a plain process: in a container, or without any isolation where the operator has chosen so. */
+export interface PlainStage {
+  kind: 'plain';
   /** What the command is started through, such as setpriv; may be empty. */
   prefix: readonly string[];
   /** The kernel user of the sandbox, if it has one of its own. */
   uid: number | null;
+  /** Count processes by user? Only of use where the user is this sandbox's alone to the kernel. */
+  limitProcesses: boolean;
 }
 
 /** The supervisor's one line of JSON on its standard output: the launch runs (or ran before), or why it does not. */

@@ -1,7 +1,7 @@
 import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { join } from 'node:path';
-import { MAX_FRAME_PAYLOAD, type SpoolStream } from '../spool-format.js';
+import { MAX_FRAME_PAYLOAD, type SpoolStream } from '../spool/spool-format.js';
 
 /**
  * One output stream of the runtime: a named pipe, so that programs can reopen `/dev/stdout`, which Node's own pipes

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
-import { HOST_PATH } from '../host.js';
+import { SYSTEM_PATH } from '../layout.js';
 
 function childrenOf(pid: number): number[] {
   try {
@@ -96,7 +96,7 @@ export function killUser(uid: number): void {
   spawnSync(
     'setpriv',
     ['--reuid', id, '--regid', id, '--clear-groups', 'sh', '-c', 'kill -KILL -1'],
-    { env: { PATH: HOST_PATH } },
+    { env: { PATH: SYSTEM_PATH } },
   );
 }
 

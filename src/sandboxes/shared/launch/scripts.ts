@@ -1,11 +1,10 @@
 import { existsSync } from 'node:fs';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { LaunchOptions, ScriptResult, SpoolEvent } from '../sandbox-driver.js';
-import { SandboxError } from '../sandbox-error.js';
+import type { LaunchOptions, ScriptResult, SpoolEvent } from '../../sandbox-driver.js';
+import { SandboxError } from '../../sandbox-error.js';
 import { endLaunch } from './launch-end.js';
-import type { LaunchFolder } from './launch-folder.js';
-import type { SandboxFolder } from './sandbox-store.js';
+import type { LaunchFolder, LaunchFolders } from './launch-folder.js';
 
 const TAIL_BYTES = 8 * 1024;
 /** A script's output is not kept, so this only stops one that does nothing but print. */
@@ -32,9 +31,9 @@ export async function markScript(folder: LaunchFolder): Promise<void> {
 }
 
 /** Ends the scripts of a process that died while it waited for them: the next one would meet them. */
-export async function endScripts(sandbox: SandboxFolder): Promise<void> {
-  for (const id of await sandbox.launchIds()) {
-    const folder = sandbox.launch(id);
+export async function endScripts(launches: LaunchFolders): Promise<void> {
+  for (const id of await launches.launchIds()) {
+    const folder = launches.launch(id);
     if (!existsSync(join(folder.path, MARK))) continue;
     await endLaunch(folder);
     await rm(folder.path, { recursive: true, force: true });
