@@ -18,7 +18,7 @@ const MAY_IMPORT = {
   secrets: STORED,
   auth: STORED,
   'event-log': STORED,
-  sandboxes: GROUND,
+  sandboxes: STORED,
   runtimes: [...GROUND, 'sandboxes'],
   environments: SEALED,
   agents: [...SEALED, 'runtimes', 'environments'],

@@ -89,7 +89,7 @@ describe('ensureRootfs', () => {
       async () => {
         const { sources } = await readHostApt();
         const hosts = sources.flatMap(({ uris }) => uris.map((uri) => new URL(uri).hostname));
-        namespace = await startRelayedNamespace({
+        namespace = await startRelayedNamespace('adopted', {
           policy: { mode: 'limited', allowedHosts: [...new Set(hosts)] },
           gateways: [],
         });

@@ -1,6 +1,6 @@
 import { closeSync, readSync, writeSync } from 'node:fs';
 import { openPlainFile, type LaunchFolder } from './launch-folder.js';
-import type { RefusalEvent } from '../relay/refusal-log.js';
+import { describeRefusal, type RefusalEvent } from '../relay/refusal-log.js';
 
 const STDERR = 2;
 const MAX_BYTES = 64 * 1024;
@@ -27,13 +27,8 @@ export function readRefusals(folder: LaunchFolder): string[] {
       .slice(0, -1)
       .filter((line) => line.startsWith(MARK))
       .map((line) => JSON.parse(line.slice(MARK.length)) as RefusalEvent);
-    return [...new Set(events.map(describe))];
+    return [...new Set(events.map(describeRefusal))];
   } finally {
     closeSync(fd);
   }
-}
-
-function describe({ name, port, why, suppressed }: RefusalEvent): string {
-  const more = suppressed === undefined ? '' : ` (and ${suppressed} more before it)`;
-  return `${JSON.stringify(name)}${port === undefined ? '' : ` port ${port}`}: ${why}${more}`;
 }

@@ -23,18 +23,19 @@ const REASONS: Readonly<Record<string, string>> = {
   lost: 'the script was interrupted',
 };
 
-const MARK = 'script';
+/** The file in a launch's folder that says that it is a script's. */
+export const SCRIPT_MARK = 'script';
 
 /** Notes that a launch is a script's: one that outlives whoever waits for it is of no use. */
 export async function markScript(folder: LaunchFolder): Promise<void> {
-  await writeFile(join(folder.path, MARK), '', { mode: 0o600 });
+  await writeFile(join(folder.path, SCRIPT_MARK), '', { mode: 0o600 });
 }
 
 /** Ends the scripts of a process that died while it waited for them: the next one would meet them. */
 export async function endScripts(launches: LaunchFolders): Promise<void> {
   for (const id of await launches.launchIds()) {
     const folder = launches.launch(id);
-    if (!existsSync(join(folder.path, MARK))) continue;
+    if (!existsSync(join(folder.path, SCRIPT_MARK))) continue;
     await endLaunch(folder);
     await rm(folder.path, { recursive: true, force: true });
   }

@@ -1,12 +1,6 @@
-import { Server } from 'node:net';
 import type { ChildProcess } from 'node:child_process';
-import type { Socket as DatagramSocket } from 'node:dgram';
+import type { BoundListener } from './binding.js';
 import type { AdoptedMessage, ListenerMessage, ListenerSpec } from './listener-plan.js';
-
-export interface AdoptedListener {
-  spec: ListenerSpec;
-  handle: Server | DatagramSocket;
-}
 
 /**
  * Takes the sockets that `listeners.js` makes inside of a network namespace, tells it that they have arrived, and closes
@@ -22,8 +16,8 @@ export function adoptListeners(
   child: ChildProcess,
   plan: readonly ListenerSpec[],
   timeoutMs: number,
-): Promise<AdoptedListener[]> {
-  const adopted: AdoptedListener[] = [];
+): Promise<BoundListener[]> {
+  const adopted: BoundListener[] = [];
   let arrived = 0;
   return new Promise((resolve, reject) => {
     const stopListening = (): void => {
@@ -44,7 +38,7 @@ export function adoptListeners(
       const { kind, index, skipped } = message as ListenerMessage;
       const spec = plan[index];
       if (kind !== 'listener' || spec === undefined) return;
-      if (!skipped) adopted.push({ spec, handle: handle as AdoptedListener['handle'] });
+      if (!skipped) adopted.push({ spec, handle: handle as BoundListener['handle'] });
       arrived += 1;
       if (arrived < plan.length) return;
       const done: AdoptedMessage = { kind: 'adopted' };

@@ -4,10 +4,9 @@
  * the parent has them all and exits 0. A socket keeps the namespace it was made in, so the parent answers in the
  * namespace without ever entering it. Exits 1 with one line on stderr if it cannot.
  */
-import { createSocket } from 'node:dgram';
-import { createServer } from 'node:net';
 import type { Socket } from 'node:dgram';
 import type { Server } from 'node:net';
+import { bindListeners } from './binding.js';
 import type { AdoptedMessage, ListenerMessage, ListenerSpec } from './listener-plan.js';
 
 /** Longer than any healthy parent takes; only keeps an orphan from waiting for ever. */
@@ -16,24 +15,6 @@ const ADOPTION_TIMEOUT_MS = 10_000;
 function fail(message: string): never {
   process.stderr.write(`relay listeners: ${message}\n`);
   process.exit(1);
-}
-
-function bind(spec: ListenerSpec): Promise<Server | Socket> {
-  return new Promise((resolve, reject) => {
-    if (spec.role === 'dns') {
-      const socket = createSocket('udp4');
-      socket.once('error', reject);
-      socket.bind({ address: spec.address, port: spec.port, exclusive: true }, () => {
-        resolve(socket);
-      });
-    } else {
-      const server = createServer();
-      server.once('error', reject);
-      server.listen({ host: spec.address, port: spec.port, exclusive: true, backlog: 511 }, () => {
-        resolve(server);
-      });
-    }
-  });
 }
 
 function send(message: ListenerMessage, handle?: Server | Socket): Promise<void> {
@@ -54,19 +35,10 @@ async function main(): Promise<void> {
   setTimeout(() => fail('the parent did not take the sockets in time'), ADOPTION_TIMEOUT_MS);
 
   const plan = JSON.parse(process.argv[2] ?? '') as ListenerSpec[];
-  const bound = await Promise.all(
-    plan.map((spec) =>
-      bind(spec).catch((error: unknown) => {
-        if (spec.optional) return undefined;
-        const protocol = spec.role === 'dns' ? 'udp' : 'tcp';
-        return fail(
-          `cannot listen on ${protocol} ${spec.address} port ${spec.port}: ${(error as NodeJS.ErrnoException).code ?? String(error)}`,
-        );
-      }),
-    ),
-  );
-  for (const [index, handle] of bound.entries()) {
-    await send({ kind: 'listener', index, ...(handle ? {} : { skipped: true }) }, handle);
+  const bound = await bindListeners(plan).catch((error: unknown) => fail((error as Error).message));
+  for (const [index, listener] of bound.entries()) {
+    const message = { kind: 'listener', index, ...(listener ? {} : { skipped: true }) } as const;
+    await send(message, listener?.handle);
   }
 }
 

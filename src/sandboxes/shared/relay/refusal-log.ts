@@ -45,3 +45,9 @@ export class RefusalLog {
     });
   }
 }
+
+/** A refusal in words. */
+export function describeRefusal({ name, port, why, suppressed }: RefusalEvent): string {
+  const more = suppressed === undefined ? '' : ` (and ${suppressed} more before it)`;
+  return `${JSON.stringify(name)}${port === undefined ? '' : ` port ${port}`}: ${why}${more}`;
+}

@@ -1,5 +1,6 @@
 import { createServer } from 'node:net';
 import { adoptListeners } from './adoption.js';
+import { type BoundListener, bindListeners } from './binding.js';
 import { readServerName } from './client-hello.js';
 import { Destinations } from './destinations.js';
 import { DialError, dialDestination, dialFromHost, resolveOnHost } from './dialing.js';
@@ -15,7 +16,6 @@ import type { Socket as DatagramSocket } from 'node:dgram';
 import type { Server, Socket } from 'node:net';
 import type { NetworkPolicy } from '../../sandbox-driver.js';
 import type { Destination } from './destinations.js';
-import type { Dial, Resolve } from './dialing.js';
 import type { DnsReply } from './dns-responder.js';
 import type { Gateway } from './gateways.js';
 import type { ListenerSpec } from './listener-plan.js';
@@ -28,11 +28,15 @@ export interface RelayOptions {
   gateways: readonly Gateway[];
   /** Told of what was refused, at a bounded rate. Must not throw. */
   log?: (event: RefusalEvent) => void;
-  /** Default: the host's resolver. */
-  resolve?: Resolve;
-  /** Default: a TCP connection from the host. */
-  dial?: Dial;
+  /**
+   * Connects to an allowed destination, with half-open allowed; rejects with a {@link DialError}. Default: resolves, vets
+   * and dials it from this process.
+   */
+  connect?: Connect;
 }
+
+/** A way to an allowed destination that keeps to the address policy. */
+export type Connect = (destination: Destination, signal: AbortSignal) => Promise<Socket>;
 
 const ADOPTION_TIMEOUT_MS = 10_000;
 /** Two descriptors each: together well below 1024, so that a sandbox cannot use up those of the process that serves it. */
@@ -62,8 +66,7 @@ export class Relay {
   private readonly destinations: Destinations;
   private readonly plan: readonly ListenerSpec[];
   private readonly refusals: RefusalLog;
-  private readonly resolve: Resolve;
-  private readonly dial: Dial;
+  private readonly connectTo: Connect;
   private readonly closing = new AbortController();
   private readonly listening = new Set<Server | DatagramSocket>();
   private readonly sockets = new Set<Socket>();
@@ -74,8 +77,10 @@ export class Relay {
     this.destinations = new Destinations(options.policy, options.gateways);
     this.plan = this.destinations.listeners();
     this.refusals = new RefusalLog(options.log ?? (() => undefined));
-    this.resolve = options.resolve ?? resolveOnHost;
-    this.dial = options.dial ?? dialFromHost;
+    this.connectTo =
+      options.connect ??
+      ((destination, signal) =>
+        dialDestination(destination, { resolve: resolveOnHost, dial: dialFromHost, signal }));
   }
 
   /** The one argument that `listeners.js` takes. Not secret. */
@@ -89,8 +94,19 @@ export class Relay {
    * @throws Error if the sockets do not arrive; see the child's stderr for the cause
    */
   async adopt(child: ChildProcess): Promise<void> {
-    const adopted = await adoptListeners(child, this.plan, ADOPTION_TIMEOUT_MS);
-    for (const { spec, handle } of adopted) {
+    await this.serve(await adoptListeners(child, this.plan, ADOPTION_TIMEOUT_MS));
+  }
+
+  /**
+   * Serves the network namespace of this very process, which has to be a sandbox's and otherwise out of its reach.
+   * @throws Error if a socket cannot be bound
+   */
+  async listen(): Promise<void> {
+    await this.serve((await bindListeners(this.plan)).filter((listener) => listener !== undefined));
+  }
+
+  private async serve(listeners: readonly BoundListener[]): Promise<void> {
+    for (const { spec, handle } of listeners) {
       if (spec.role === 'dns') this.serveDns(handle as DatagramSocket);
       else this.serveTcp(handle as Server, spec);
     }
@@ -195,11 +211,7 @@ export class Relay {
     const onClose = (): void => gone.abort();
     client.once('close', onClose);
     try {
-      return await dialDestination(destination, {
-        resolve: this.resolve,
-        dial: this.dial,
-        signal: AbortSignal.any([gone.signal, this.closing.signal]),
-      });
+      return await this.connectTo(destination, AbortSignal.any([gone.signal, this.closing.signal]));
     } finally {
       client.off('close', onClose);
     }

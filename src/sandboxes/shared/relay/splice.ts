@@ -28,9 +28,12 @@ export function splice(client: Socket, upstream: Socket): void {
   }
 }
 
-/** Ends a connection so that the peer sees a reset and not an orderly end. Harmless on a dead socket. */
+/**
+ * Ends a connection so that the peer sees a reset and not an orderly end, where the connection has such a thing: a unix
+ * socket has not. Harmless on a dead socket.
+ */
 export function reset(socket: Socket): void {
   if (socket.destroyed) return;
-  if (socket.connecting) socket.destroy();
+  if (socket.connecting || socket.remotePort === undefined) socket.destroy();
   else socket.resetAndDestroy();
 }
