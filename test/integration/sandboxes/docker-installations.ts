@@ -17,6 +17,8 @@ export async function newDockerOptions(
     image: await sandboxImage(),
     limits: TEST_LIMITS,
     gateways: [],
+    // Another runtime of the engine, such as runsc.
+    ...(process.env['SANDBOX_RUNTIME'] && { runtime: process.env['SANDBOX_RUNTIME'] }),
     cache: { images: 5, seconds: 3600 },
     ...more,
     name,
