@@ -12,6 +12,7 @@ const CHECKS = {
     runs(...asUnprivileged('bwrap', '--ro-bind', '/', '/', '--unshare-all', 'true')),
   debootstrap: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin command -v debootstrap'),
   'a Docker engine': () => runs(process.execPath, '-e', ASK_ENGINE),
+  dockerd: () => runs('dockerd', '--version'),
   'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
 } as const;
 

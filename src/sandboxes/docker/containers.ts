@@ -62,6 +62,18 @@ export async function inspectContainer(
   return container.inspect().catch(unless([404], null));
 }
 
+/** What a container's image sets for every program. */
+export function environmentOf(info: Docker.ContainerInspectInfo): Record<string, string> {
+  // Without any, the engine says null.
+  const lines = (info.Config.Env as string[] | null) ?? [];
+  return Object.fromEntries(
+    lines.map((line) => {
+      const end = line.indexOf('=');
+      return [line.slice(0, end), line.slice(end + 1)];
+    }),
+  );
+}
+
 /** Ends what runs in a container and removes it. Also where there is none, or somebody else is at it. */
 export async function removeContainer(container: Docker.Container): Promise<void> {
   await container.remove({ force: true }).catch(unless([404, 409], undefined));

@@ -17,12 +17,16 @@ import type { RunningSandbox } from './docker-sandboxes.js';
 /** Who a launch runs as. */
 export type Profile = 'agent' | 'setup';
 
-/** The launch's folder with pipes for the output, which Node cannot make itself, and then the supervisor. */
+/**
+ * The launch's folder with pipes for the output, which Node cannot make itself, and then the supervisor. A turn finds
+ * nothing of the last one's in the folders that are nobody's.
+ */
 const START_SCRIPT = `
 folder=$1 mark=$2
 shift 2
 mkdir -p -m 0700 -- "$folder" || exit 1
-[ -z "$mark" ] || : >"$folder/$mark"
+if [ -n "$mark" ]; then : >"$folder/$mark"
+else find /tmp /var/tmp /dev/shm -xdev -mindepth 1 -delete 2>/dev/null; fi
 mkfifo -m 0600 -- "$folder/stdout" "$folder/stderr" 2>/dev/null
 exec "$@" 2>>"$folder/log"`;
 

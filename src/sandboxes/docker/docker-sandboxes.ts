@@ -5,6 +5,7 @@ import { isId } from '../shared/ids.js';
 import { RELAY_CONTROL, type ContainerSpecs } from './container-specs.js';
 import {
   ensureContainer,
+  environmentOf,
   inspectContainer,
   removeContainer,
   startContainer,
@@ -95,12 +96,7 @@ export class DockerSandboxes {
       relay,
       image: info.Image,
       writableRoot: info.Config.Labels[LABELS.writableRoot] === 'true',
-      env: Object.fromEntries(
-        (info.Config.Env ?? []).map((line) => {
-          const end = line.indexOf('=');
-          return [line.slice(0, end), line.slice(end + 1)];
-        }),
-      ),
+      env: environmentOf(info),
     };
   }
 

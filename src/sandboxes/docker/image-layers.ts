@@ -4,7 +4,13 @@ import type { NetworkPolicy, ScriptResult } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
 import { AGENT_ID, HOME, WORKSPACE } from '../shared/layout.js';
 import type { ContainerSpecs } from './container-specs.js';
-import { removeContainer, startContainer, startUntilReady, waitFor } from './containers.js';
+import {
+  environmentOf,
+  removeContainer,
+  startContainer,
+  startUntilReady,
+  waitFor,
+} from './containers.js';
 import type { DockerLaunches, Profile } from './docker-launches.js';
 import { unless } from './engine.js';
 import { runExec } from './exec.js';
@@ -180,8 +186,7 @@ export class ImageLayers {
         }),
       );
       await startContainer(container);
-      const { Config } = await container.inspect();
-      const env = Object.fromEntries(Config.Env.map((line) => line.split(/=(.*)/s, 2)));
+      const env = environmentOf(await container.inspect());
       const result = await this.launches.script(
         { container, relay, image: layer.image, writableRoot: true, env },
         { ...layer, signal },

@@ -10,29 +10,45 @@ const ARCHITECTURES: Readonly<Record<string, string>> = { amd64: 'x64', arm64: '
 /** What hardly ever changes is asked for this often. */
 const INFO_VALID_MS = 60_000;
 
+/** A request that is let go of when its signal fires. */
+interface Within {
+  abortSignal: AbortSignal;
+}
+
+/** What the client takes here and its types do not say. */
+interface Asking {
+  version(within: Within): Promise<Docker.DockerVersion>;
+  info(within: Within): Promise<{ Runtimes?: Record<string, unknown> }>;
+  getImage(name: string): { inspect(within: Within): Promise<Docker.ImageInspectInfo> };
+}
+
 /** Asks an engine whether it can make sandboxes. */
 export class Preflight {
   private askedAt = Number.NEGATIVE_INFINITY;
 
+  private readonly docker: Asking;
+
   constructor(
-    private readonly docker: Docker,
+    docker: Docker,
     private readonly options: DockerSandboxOptions,
-  ) {}
+  ) {
+    this.docker = docker as unknown as Asking;
+  }
 
   /** @returns the id of the image for sandboxes. @throws SandboxError `unavailable` with cause and way out */
   check(signal: AbortSignal): Promise<string> {
-    return this.inTime(this.ask(), signal);
+    return this.inTime(this.ask({ abortSignal: signal }), signal);
   }
 
-  private async ask(): Promise<string> {
+  private async ask(within: Within): Promise<string> {
     if (Date.now() - this.askedAt > INFO_VALID_MS) {
-      await this.checkEngine();
+      await this.checkEngine(within);
       this.askedAt = Date.now();
     }
     const { image } = this.options;
     const info = await this.docker
       .getImage(image)
-      .inspect()
+      .inspect(within)
       .catch(unless([404], null));
     if (info !== null) return info.Id;
     throw new SandboxError(
@@ -41,8 +57,8 @@ export class Preflight {
     );
   }
 
-  private async checkEngine(): Promise<void> {
-    const { ApiVersion, Arch, Os } = await this.docker.version();
+  private async checkEngine(within: Within): Promise<void> {
+    const { ApiVersion, Arch, Os } = await this.docker.version(within);
     if (Number(ApiVersion) < MIN_API) {
       throw new SandboxError(
         'unavailable',
@@ -58,9 +74,7 @@ export class Preflight {
     }
     const { runtime } = this.options;
     if (runtime === undefined) return;
-    const info = (await this.docker.info()) as {
-      Runtimes?: Record<string, unknown>;
-    };
+    const info = await this.docker.info(within);
     const runtimes = Object.keys(info.Runtimes ?? {});
     if (runtimes.includes(runtime)) return;
     throw new SandboxError(
@@ -69,7 +83,7 @@ export class Preflight {
     );
   }
 
-  /** The request is let go of: an engine that hangs may hang for ever. */
+  /** In words of ours, not of the client that was told to stop. */
   private inTime<T>(answer: Promise<T>, signal: AbortSignal): Promise<T> {
     return new Promise((resolve, reject) => {
       const giveUp = (): void => {

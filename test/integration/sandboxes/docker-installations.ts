@@ -3,7 +3,12 @@ import { expect } from '@jest/globals';
 import { DockerSandboxDriver } from '../../../src/sandboxes/docker/docker-sandbox-driver.js';
 import type { DockerSandboxOptions } from '../../../src/sandboxes/docker/options.js';
 import type { DriverUnderTest } from '../../contracts/sandbox-driver.contract.js';
-import { DOCKER_HOST, leftovers, removeInstallation, sandboxImage } from './docker-engine.js';
+import {
+  DOCKER_HOST,
+  leftovers,
+  removeInstallation,
+  sandboxImage,
+} from '../../support/docker-engine.js';
 import { TEST_LIMITS } from './local-installations.js';
 
 /** Options of an installation that nobody else has. */

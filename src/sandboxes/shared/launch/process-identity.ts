@@ -11,8 +11,17 @@ export interface ProcessIdentity {
 let bootId: string | undefined;
 
 function currentBootId(): string {
-  bootId ??= readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  bootId ??= readBootId();
   return bootId;
+}
+
+function readBootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    // gVisor has none; there the time of the boot has to do, which is that of the container's start.
+    return /^btime \d+$/m.exec(readFileSync('/proc/stat', 'utf8'))?.[0] ?? '';
+  }
 }
 
 /** State letter and start time of a process, or `null` if there is none. */

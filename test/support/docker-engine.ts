@@ -1,24 +1,26 @@
 import { spawn } from 'node:child_process';
 import { basename } from 'node:path';
 import Docker from 'dockerode';
-import { sharedRootfs } from '../rootfs/shared-rootfs.js';
+import { sharedRootfs } from '../integration/rootfs/shared-rootfs.js';
 
 /** The engine that tests use: a unix socket. */
 export const DOCKER_HOST = process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker.sock';
 
-export function engine(): Docker {
-  return new Docker({ socketPath: DOCKER_HOST.replace(/^unix:\/\//, '') });
+export function engine(host = DOCKER_HOST): Docker {
+  return new Docker({ socketPath: host.replace(/^unix:\/\//, '') });
 }
 
-let image: Promise<string> | undefined;
+const images = new Map<string, Promise<string>>();
 
 /** An image of the Debian that local sandboxes install software into, made once on each engine and then kept. */
-export function sandboxImage(): Promise<string> {
-  return (image ??= importImage());
+export function sandboxImage(host = DOCKER_HOST): Promise<string> {
+  const known = images.get(host) ?? importImage(host);
+  images.set(host, known);
+  return known;
 }
 
-async function importImage(): Promise<string> {
-  const docker = engine();
+async function importImage(host: string): Promise<string> {
+  const docker = engine(host);
   const rootfs = await sharedRootfs();
   const name = `agent-session-test:${basename(rootfs)}`;
   const there = await docker
