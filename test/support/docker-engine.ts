@@ -48,7 +48,7 @@ export async function leftovers(installation: string): Promise<string[]> {
     ...containers.flatMap(({ Names }) => Names),
     ...(volumes ?? []).map(({ Name }) => Name),
     ...networks.map(({ Name }) => Name),
-  ];
+  ].toSorted();
 }
 
 /** Removes everything that carries an installation's name, its images with software as well. */

@@ -14,4 +14,9 @@ if (mode === 'scripts') {
   const folder = new LaunchFolder(path);
   await endLaunch(folder);
   sweepLaunch(folder, Number(uid));
+  const started = folder.readStart();
+  // Of a supervisor that could not say so itself; the first record stands.
+  if (started !== null && 'supervisor' in started) {
+    folder.recordExit({ reason: 'killed', exitCode: null });
+  }
 }

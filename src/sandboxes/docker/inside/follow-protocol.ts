@@ -1,4 +1,5 @@
 import type { SpoolChunk, SpoolEvent, SpoolExit } from '../../sandbox-driver.js';
+import { SandboxError } from '../../sandbox-error.js';
 import { FRAME_HEADER_BYTES, MAX_FRAME_PAYLOAD } from '../../shared/spool/spool-format.js';
 
 /**
@@ -25,7 +26,7 @@ export function encodeEvent(event: SpoolEvent): Buffer[] {
 export class EventDecoder {
   private pending: Buffer = Buffer.alloc(0);
 
-  /** @throws Error if this is not what a follower writes */
+  /** @throws SandboxError `unavailable` if this is not what a follower writes */
   push(data: Buffer): SpoolEvent[] {
     this.pending = this.pending.length === 0 ? data : Buffer.concat([this.pending, data]);
     const events: SpoolEvent[] = [];
@@ -34,7 +35,10 @@ export class EventDecoder {
       const kind = this.pending.readUInt8(position);
       const length = this.pending.readUInt32LE(position + 1);
       const longest = kind === KINDS.exit ? MAX_EXIT_BYTES : MAX_FRAME_PAYLOAD;
-      if (kind < 1 || kind > 3 || length > longest) throw new Error('not a record of a spool');
+      if (kind < 1 || kind > 3 || length > longest) {
+        // Where nothing more can be started, it is the engine's complaint that arrives in place of a follower's output.
+        throw new SandboxError('unavailable', 'the sandbox cannot be looked into');
+      }
       const start = position + HEADER_BYTES;
       if (this.pending.length < start + length) break;
       const offset = Number(this.pending.readBigUInt64LE(position + 5));

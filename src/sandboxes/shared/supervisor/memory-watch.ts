@@ -20,7 +20,8 @@ function proportionalBytes(pid: number): number {
     const rollup = readFileSync(`/proc/${pid}/smaps_rollup`, 'latin1');
     return Number(/^Pss_Anon:\s+(\d+)/m.exec(rollup)?.[1] ?? 0) * 1024;
   } catch {
-    return 0;
+    // Gone, or another user's and not ours to look at.
+    return privateBytes(pid);
   }
 }
 
