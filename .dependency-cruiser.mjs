@@ -4,7 +4,7 @@
  * Each floor may import the floors below it. What is not on a floor's list is forbidden to it.
  */
 
-const GROUND = ['common', 'config', 'metrics'];
+const GROUND = ['common', 'config', 'metrics', 'tracing'];
 const STORED = [...GROUND, 'database'];
 const SEALED = [...STORED, 'secrets'];
 const WORKING = [...STORED, 'event-log', 'sandboxes', 'sessions'];
@@ -14,6 +14,8 @@ const MAY_IMPORT = {
   common: [],
   config: [],
   metrics: ['common', 'config'],
+  tracing: ['common', 'config'],
+  logging: ['common'],
   database: GROUND,
   secrets: STORED,
   auth: STORED,

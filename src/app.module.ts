@@ -23,6 +23,8 @@ import { SandboxesModule } from './sandboxes/sandboxes.module.js';
 import { SecretsModule } from './secrets/secrets.module.js';
 import { SessionsModule } from './sessions/sessions.module.js';
 import { StreamingModule } from './streaming/streaming.module.js';
+import type { Tracing } from './tracing/tracing.js';
+import { TracingModule } from './tracing/tracing.module.js';
 
 /** The composition root: which modules make up the process, by its role. */
 @Module({})
@@ -31,6 +33,7 @@ export class AppModule {
     config: AppConfig;
     databaseUrl: string;
     routes: KnownRoutes;
+    tracing: Tracing;
   }): DynamicModule {
     return {
       module: AppModule,
@@ -41,6 +44,7 @@ export class AppModule {
         EventEmitterModule.forRoot(),
         ScheduleModule.forRoot(),
         MetricsModule,
+        TracingModule.with(options.tracing),
         SecretsModule,
         RuntimesModule,
         SandboxesModule,

@@ -6,7 +6,8 @@ import {
   Logger,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
-import { AppConfig } from '../config/app-config.js';
+import { isDatabaseUnavailable } from '../common/database-unavailable.js';
+import { AppConfig, isSoleProcess } from '../config/app-config.js';
 import { Doorbell } from '../event-log/doorbell.js';
 import { Metrics } from '../metrics/metrics.js';
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
@@ -19,8 +20,11 @@ const POLL_MS = 2_000;
 /** How often the records and what there is are compared, in polls. */
 const COMPARE_EVERY = 30;
 const DESTROY_LIMIT_MS = 60_000;
-/** For how long nobody else destroys what this process has taken. */
-const TAKEN_SECONDS = 120;
+/**
+ * For how long nobody else destroys what this process has taken. Two that destroy the same one do no harm, so it need
+ * not last for the longest destruction; what a killed process had taken has to wait for it.
+ */
+const TAKEN_SECONDS = 30;
 const PARALLEL = 4;
 
 /** Destroys the sandboxes that were given up: of ended or deleted sessions, idle for too long, or without a record. */
@@ -65,6 +69,7 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
   }
 
   private async run(): Promise<void> {
+    if (isSoleProcess(this.config)) await this.repository.releaseAll().catch(() => undefined);
     for (let round = 0; !this.stopping.signal.aborted; round += 1) {
       const heard = this.wakeup.heard();
       try {
@@ -78,7 +83,9 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
           await this.compare();
         }
       } catch (error) {
-        this.logger.warn(`Sandboxes could not be reaped: ${String(error)}`);
+        if (!isDatabaseUnavailable(error)) {
+          this.logger.warn(`Sandboxes could not be reaped: ${String(error)}`);
+        }
       }
       await this.wakeup.wait(heard, POLL_MS);
     }
@@ -130,6 +137,7 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
       await this.repository.forget(sandboxId);
       this.orphans.delete(sandboxId);
     } catch (error) {
+      if (isDatabaseUnavailable(error)) return;
       this.logger.warn(`Sandbox ${sandboxId} could not be destroyed yet: ${String(error)}`);
     }
   }

@@ -48,10 +48,10 @@ const COMMIT = {
   text: `
     WITH input AS (
       SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-        $6::bigint[], $7::jsonb[])
-        AS i (turn_id, fencing, seq, spool_offset, spool_stdout, spool_stderr, progress)
+        $6::bigint[], $7::jsonb[]) WITH ORDINALITY
+        AS i (turn_id, fencing, seq, spool_offset, spool_stdout, spool_stderr, progress, part)
     ), owned AS MATERIALIZED (
-      SELECT t.id, t.session_id, t.turn_number, t.last_log_id, i.spool_offset, i.spool_stdout,
+      SELECT i.part, t.id, t.session_id, t.turn_number, t.last_log_id, i.spool_offset, i.spool_stdout,
         i.spool_stderr, i.progress
       FROM input i JOIN turns t ON t.id = i.turn_id
       WHERE t.status = 'running' AND t.fencing = i.fencing AND t.commit_seq = i.seq
@@ -61,9 +61,9 @@ const COMMIT = {
       SELECT nextval('event_log_ids') AS id, r.*
       FROM (
         SELECT o.id AS turn_id, o.session_id, o.turn_number, x.kind, x.data
-        FROM unnest($8::uuid[], $9::smallint[], $10::text[]) WITH ORDINALITY
-          AS x (turn_id, kind, data, position)
-        JOIN owned o ON o.id = x.turn_id
+        FROM unnest($8::int[], $9::smallint[], $10::text[]) WITH ORDINALITY
+          AS x (part, kind, data, position)
+        JOIN owned o ON o.part = x.part
         ORDER BY x.position
       ) r
     ), logged AS (
@@ -88,7 +88,7 @@ const COMMIT = {
     ), rung AS (
       SELECT pg_notify($11, payload) FROM unnest($12::text[]) AS payload
     )
-    SELECT o.id AS turn_id, o.last_log_id AS after, coalesce(s.ids, '{}') AS ids,
+    SELECT o.part::int, o.last_log_id AS after, coalesce(s.ids, '{}') AS ids,
       (SELECT count(*) FROM rung) AS bells
     FROM owned o LEFT JOIN summary s ON s.turn_id = o.id`,
 };
@@ -96,7 +96,8 @@ const APPLIED = {
   name: 'turns-commit-applied',
   timeoutMs: ANSWER_MS,
   text: `
-    SELECT t.id FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS i (turn_id, fencing, seq)
+    SELECT i.part::int FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY
+      AS i (turn_id, fencing, seq, part)
     JOIN turns t ON t.id = i.turn_id
     WHERE t.fencing = i.fencing AND t.commit_seq = i.seq + 1 AND t.status = 'running'`,
 };
@@ -138,40 +139,41 @@ export class TurnOutputRepository {
 
   /**
    * Writes the output of many turns in one statement, with one notification. A turn's part is applied only if its
-   * fencing number still holds and its sequence number is next, and then wholly.
+   * fencing number still holds and its sequence number is next, and then wholly. A turn may come in several parts: of
+   * a worker that lost it and has claimed it anew, the old claim's writes may still be waiting beside the new one's.
    * @throws when the database did not answer: the commit may have been applied; call again with `repeated`.
    */
   async commit(commits: readonly TurnCommit[], repeated: boolean): Promise<CommitOutcome[]> {
-    const applied = repeated ? await this.alreadyApplied(commits) : new Set<string>();
-    const open = commits.filter((commit) => !applied.has(commit.turnId));
-    const rows = open.flatMap((commit) => commit.rows.map((row) => ({ ...row, commit })));
+    const applied = repeated ? await this.alreadyApplied(commits) : new Set<TurnCommit>();
+    const open = commits.filter((commit) => !applied.has(commit));
+    const rows = open.flatMap((commit, index) =>
+      commit.rows.map((row) => ({ ...row, part: index + 1 })),
+    );
+    const told = open.filter((commit) => commit.rows.length > 0).map(({ sessionId }) => sessionId);
     const answers =
       open.length === 0
         ? []
-        : await this.sql.query<{ turn_id: string; after: number; ids: (string | number)[] }>(
-            COMMIT,
-            [
-              open.map((commit) => commit.turnId),
-              open.map((commit) => commit.fencing),
-              open.map((commit) => commit.seq),
-              open.map((commit) => commit.position.offset),
-              open.map((commit) => commit.position.stdout),
-              open.map((commit) => commit.position.stderr),
-              open.map((commit) => JSON.stringify(commit.progress)),
-              rows.map((row) => row.commit.turnId),
-              rows.map((row) => row.kind satisfies LogKind),
-              rows.map((row) => row.data),
-              this.doorbell.rowChannel,
-              this.doorbell.rowPayloads([...new Set(rows.map((row) => row.commit.sessionId))]),
-            ],
-          );
-    const byTurn = new Map(answers.map((answer) => [answer.turn_id, answer]));
+        : await this.sql.query<{ part: number; after: number; ids: (string | number)[] }>(COMMIT, [
+            open.map((commit) => commit.turnId),
+            open.map((commit) => commit.fencing),
+            open.map((commit) => commit.seq),
+            open.map((commit) => commit.position.offset),
+            open.map((commit) => commit.position.stdout),
+            open.map((commit) => commit.position.stderr),
+            open.map((commit) => JSON.stringify(commit.progress)),
+            rows.map((row) => row.part),
+            rows.map((row) => row.kind satisfies LogKind),
+            rows.map((row) => row.data),
+            this.doorbell.rowChannel,
+            this.doorbell.rowPayloads([...new Set(told)]),
+          ]);
+    const answered = new Map(answers.map((answer) => [open[answer.part - 1], answer]));
     // The first try may have been applied just now, while this one waited for its locks.
-    const missing = repeated ? open.filter((commit) => !byTurn.has(commit.turnId)) : [];
-    const late = missing.length > 0 ? await this.alreadyApplied(missing) : new Set<string>();
+    const missing = repeated ? open.filter((commit) => !answered.has(commit)) : [];
+    const late = missing.length > 0 ? await this.alreadyApplied(missing) : new Set<TurnCommit>();
     return commits.map((commit): CommitOutcome => {
-      if (applied.has(commit.turnId) || late.has(commit.turnId)) return { kind: 'repeated' };
-      const answer = byTurn.get(commit.turnId);
+      if (applied.has(commit) || late.has(commit)) return { kind: 'repeated' };
+      const answer = answered.get(commit);
       return answer
         ? { kind: 'committed', after: answer.after, ids: answer.ids.map(Number) }
         : { kind: 'lost' };
@@ -215,13 +217,14 @@ export class TurnOutputRepository {
     return ended;
   }
 
-  private async alreadyApplied(commits: readonly TurnCommit[]): Promise<Set<string>> {
-    const rows = await this.sql.query<{ id: string }>(APPLIED, [
+  private async alreadyApplied(commits: readonly TurnCommit[]): Promise<Set<TurnCommit>> {
+    const rows = await this.sql.query<{ part: number }>(APPLIED, [
       commits.map((commit) => commit.turnId),
       commits.map((commit) => commit.fencing),
       commits.map((commit) => commit.seq),
     ]);
-    return new Set(rows.map((row) => row.id));
+    const parts = new Set(rows.map(({ part }) => part));
+    return new Set(commits.filter((_commit, index) => parts.has(index + 1)));
   }
 }
 

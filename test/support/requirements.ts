@@ -13,6 +13,12 @@ const CHECKS = {
   debootstrap: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin command -v debootstrap'),
   'a Docker engine': () => runs(process.execPath, '-e', ASK_ENGINE),
   dockerd: () => runs('dockerd', '--version'),
+  python3: () => runs('/usr/bin/python3', '--version'),
+  'python3 with urllib3, dateutil and six': () =>
+    runs('/usr/bin/python3', '-c', 'import urllib3, dateutil, six'),
+  curl: () => runs('curl', '--version'),
+  java: () => runs('javac', '-version'),
+  promtool: () => runs('promtool', '--version'),
   'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
 } as const;
 

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import type { LaunchOptions, LaunchRef, SpoolEvent } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
 import { requireId } from '../shared/ids.js';
@@ -81,6 +81,12 @@ export class LocalLaunches {
       if (event.kind === 'exit' && event.reason === 'lost') await this.sweep(options);
       yield event;
     }
+  }
+
+  /** Bytes of the spool behind an offset. */
+  async backlog(options: LaunchRef & { offset: number }): Promise<number> {
+    const spool = await stat(this.folder(options).spool).catch(() => undefined);
+    return Math.max(0, (spool?.size ?? 0) - options.offset);
   }
 
   async kill(options: LaunchRef): Promise<void> {

@@ -196,6 +196,10 @@ export class LocalSandboxDriver implements SandboxDriver {
     return this.launches.follow(options);
   }
 
+  backlog(options: LaunchRef & { offset: number }): Promise<number> {
+    return this.launches.backlog(options);
+  }
+
   async kill(options: LaunchRef): Promise<void> {
     await this.launches.kill(options);
   }
