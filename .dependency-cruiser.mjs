@@ -21,7 +21,7 @@ const MAY_IMPORT = {
   auth: STORED,
   audit: STORED,
   'event-log': STORED,
-  sandboxes: GROUND,
+  sandboxes: STORED,
   runtimes: [...GROUND, 'sandboxes'],
   environments: SEALED,
   agents: [...SEALED, 'runtimes', 'environments'],
@@ -73,7 +73,7 @@ export default {
       name: 'drivers-do-not-know-each-other',
       severity: 'error',
       from: { path: '^src/sandboxes/([^/]+)/' },
-      to: { path: '^src/sandboxes/[^/]+/', pathNot: '^src/sandboxes/$1/' },
+      to: { path: '^src/sandboxes/[^/]+/', pathNot: '^src/sandboxes/($1|shared)/' },
     },
     {
       name: 'a-runtime-is-known-to-its-module-only',

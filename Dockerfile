@@ -1,9 +1,11 @@
 # The service with its build, run by an ordinary user.
 #
+# With SANDBOX_DRIVER=docker it needs a way to the engine and nothing else (docker-compose.yml).
+#
 # Sandboxes of the local driver are made of namespaces, which a container's default profile forbids.
 # Run it with
 #   --security-opt seccomp=unconfined --security-opt systempaths=unconfined
-# (docker-compose.yml does), and keep /data on a volume: overlay mounts cannot lie on the container's
+# and keep /data on a volume: overlay mounts cannot lie on the container's
 # own overlay. Without these the service starts and POST /sessions answers 502 with the cause.
 
 FROM node:24-bookworm-slim AS build

@@ -40,6 +40,19 @@ export class AppConfig {
     diskBytes: number;
     processes: number;
     idleTtlSeconds: number;
+    /** Only read by the driver `docker`. */
+    docker: {
+      /** The engine's address, as Docker's own client takes it. */
+      host: string;
+      /** The folder of the certificates with which the engine is spoken to over TLS. */
+      certPath?: string;
+      image: string;
+      runtime?: string;
+      cpus?: number;
+      egressNetwork?: string;
+      cachedImages: number;
+      cachedImageTtlSeconds: number;
+    };
   };
   readonly sessionLimit!: number;
   readonly workerConcurrency!: number;
@@ -95,6 +108,7 @@ export function loadConfig(env: Environment): AppConfig {
       diskBytes: read.bytes('SANDBOX_DISK', 4 * 2 ** 30),
       processes: read.integer('SANDBOX_PROCESSES', 512, { min: 8, max: 100_000 }),
       idleTtlSeconds: read.duration('SANDBOX_IDLE_TTL', 86_400),
+      docker: readDocker(read),
     },
     sessionLimit: read.integer('SESSION_LIMIT', 10, { min: 0, max: 1_000_000 }),
     workerConcurrency: read.integer('WORKER_CONCURRENCY', Math.max(8, availableParallelism() * 4), {
@@ -142,6 +156,31 @@ function readPrefix(read: EnvironmentReader): string {
     throw new ConfigError('API_PREFIX', `must be a path such as /v1, not "${prefix}"`);
   }
   return `/${trimmed}`;
+}
+
+function readDocker(read: EnvironmentReader): AppConfig['sandbox']['docker'] {
+  const host = read.text('DOCKER_HOST') ?? 'unix:///var/run/docker.sock';
+  if (!/^(unix:\/\/\/|(tcp|https?):\/\/)./.test(host)) {
+    throw new ConfigError('DOCKER_HOST', 'must start with unix:///, tcp://, http:// or https://');
+  }
+  const certPath = read.text('DOCKER_CERT_PATH');
+  const tls = read.text('DOCKER_TLS_VERIFY');
+  if (tls !== undefined && certPath === undefined) {
+    throw new ConfigError(
+      'DOCKER_TLS_VERIFY',
+      'needs DOCKER_CERT_PATH, the folder of the certificates',
+    );
+  }
+  return {
+    host,
+    ...(certPath !== undefined && !host.startsWith('unix:') && { certPath: resolve(certPath) }),
+    image: read.text('SANDBOX_IMAGE') ?? 'agent-session-sandbox:latest',
+    runtime: read.text('SANDBOX_RUNTIME'),
+    cpus: read.fraction('SANDBOX_CPUS', { min: 0.01, max: 1024 }),
+    egressNetwork: read.text('SANDBOX_EGRESS_NETWORK'),
+    cachedImages: read.integer('SANDBOX_CACHED_IMAGES', 20, { min: 0, max: 10_000 }),
+    cachedImageTtlSeconds: read.duration('SANDBOX_CACHED_IMAGE_TTL', 7 * 86_400),
+  };
 }
 
 function readProvider(read: EnvironmentReader, name: string): ProviderAccess {

@@ -46,6 +46,12 @@ export class EnvironmentReader {
     return this.number(name, fallback, bounds, /^\d+(\.\d+)?$/, 'a number of seconds');
   }
 
+  /** A positive number that may have a fraction, or `undefined`. */
+  fraction(name: string, bounds: { min: number; max: number }): number | undefined {
+    if (this.text(name) === undefined) return undefined;
+    return this.number(name, bounds.min, bounds, /^\d+(\.\d+)?$/, 'a number');
+  }
+
   /** `90`, `90s`, `15m`, `24h`, `30d` → seconds. */
   duration(name: string, fallback: number): number {
     const value = this.text(name);

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { needsWritableRoot, provisionScript, type ProvisionInput } from './provision-script.js';
+import { needsWritableRoot, provisionScripts, type ProvisionInput } from './provision-script.js';
 
 let root: string;
 beforeAll(() => {
@@ -19,7 +19,14 @@ const input = (rest: Partial<ProvisionInput>): ProvisionInput => ({
   ...rest,
 });
 
-function run(script: string | undefined) {
+/** All of it, one after the other. */
+function provisionScript(what: ProvisionInput): string {
+  return provisionScripts(what)
+    .map(({ script }) => script)
+    .join('\n');
+}
+
+function run(script: string) {
   return spawnSync('bash', ['-s'], {
     input: script,
     encoding: 'utf8',
@@ -29,7 +36,26 @@ function run(script: string | undefined) {
 
 describe('provisionScript', () => {
   it('is nothing where there is nothing to do', () => {
-    expect(provisionScript(input({ setupScript: ' \n' }))).toBeUndefined();
+    expect(provisionScripts(input({ setupScript: ' \n' }))).toEqual([]);
+  });
+
+  it('is reusable as far as nothing of the session has a part in it', () => {
+    const packages = [{ manager: 'npm' as const, name: 'typescript' }];
+    const setupScript = 'make tools';
+    const repository = {
+      type: 'git_repository' as const,
+      url: 'https://git.example/r',
+      mount_path: 'r',
+    };
+    expect(provisionScripts(input({ packages, setupScript }))).toMatchObject([
+      { reusable: true, script: expect.stringContaining('make tools') as unknown },
+    ]);
+    expect(
+      provisionScripts(input({ packages, setupScript, repositories: [repository] })),
+    ).toMatchObject([
+      { reusable: true, script: expect.not.stringContaining('make tools') as unknown },
+      { reusable: false, script: expect.stringMatching(/clone[^]*make tools/) as unknown },
+    ]);
   });
 
   it('runs the setup script as it is written, in the workspace, without eating its own text', () => {

@@ -88,14 +88,30 @@ const CLONE_FUNCTION = `clone() { # url folder kind ref
 }
 `;
 
+/** A part of the stage `provision_setup`. */
+export interface ProvisionScript {
+  script: string;
+  /** Would it do the same for any other session, without a file of this one? */
+  reusable: boolean;
+}
+
 /**
- * The one script of the stage `provision_setup`: packages, clones, then the user's own script. It may run again after a
- * crash. Holds no secret: git finds its credentials in the home.
- * @returns `undefined` when there is nothing to do.
+ * The scripts of the stage `provision_setup`: packages, clones, then the user's own script. They may run again after a
+ * crash. They hold no secret: git finds its credentials in the home. The user's script may build on what was cloned, so
+ * only where nothing is, all of it is the same for every session.
+ * @returns nothing when there is nothing to do.
  */
-export function provisionScript(input: ProvisionInput): string | undefined {
-  const parts = [...packageSteps(input.packages), ...cloneSteps(input), ...setupSteps(input)];
-  return parts.length === 0 ? undefined : [HEAD, ...parts].join('\n');
+export function provisionScripts(input: ProvisionInput): ProvisionScript[] {
+  const packages = packageSteps(input.packages);
+  const clones = cloneSteps(input);
+  const setup = setupSteps(input);
+  const alone = clones.length === 0;
+  return [
+    { steps: alone ? [...packages, ...setup] : packages, reusable: true },
+    { steps: alone ? [] : [...clones, ...setup], reusable: false },
+  ]
+    .filter(({ steps }) => steps.length > 0)
+    .map(({ steps, reusable }) => ({ script: [HEAD, ...steps].join('\n'), reusable }));
 }
 
 /** Does setting this up need a root file system that can be written to? npm alone installs into the home. */

@@ -5,7 +5,7 @@ import type { TurnProgress } from '../sessions/turn-lease.repository.js';
 import { TurnTimeout } from './interruptions.js';
 import type { TurnSandbox } from './leased-driver.js';
 import { networkPolicyOf } from './network-policy.js';
-import { needsWritableRoot, provisionScript } from './provision-script.js';
+import { needsWritableRoot, provisionScripts } from './provision-script.js';
 import type { Redactor } from './redactor.js';
 import { envFile, gitCredentialFiles, gitSkillScript, inlineSkillFiles } from './sandbox-files.js';
 import type { TurnPlan } from './turn-plan.js';
@@ -107,8 +107,9 @@ export class Provisioner {
         name: 'provision_setup',
         when: true,
         run: async () => {
-          const script = provisionScript(input);
-          if (script !== undefined) await this.script(script, 'setup');
+          for (const { script, reusable } of provisionScripts(input)) {
+            await this.script(script, 'setup', reusable);
+          }
           const { programs } = runtime;
           if (programs.length > 0) await driver.providePrograms({ sandboxId, signal, programs });
         },
@@ -167,13 +168,20 @@ export class Provisioner {
     ended(name, 'done', durationMs);
   }
 
-  private async script(script: string, as: 'setup' | 'agent'): Promise<void> {
+  private async script(script: string, as: 'setup' | 'agent', reusable = false): Promise<void> {
     const { driver, sandboxId, signal, plan } = this.context;
     const env = {
       ...plan.environment?.envVars,
       HOME: plan.runtimeTurn.layout.home,
     };
-    const { exitCode, outputTail } = await driver.runScript({ sandboxId, signal, script, as, env });
+    const { exitCode, outputTail } = await driver.runScript({
+      sandboxId,
+      signal,
+      script,
+      as,
+      env,
+      reusable,
+    });
     if (exitCode !== 0) {
       throw new SandboxError('failed', lastLines(outputTail) || `exit code ${exitCode}`);
     }

@@ -148,6 +148,12 @@ export interface RunScriptOptions extends SandboxRef {
   as: 'setup' | 'agent';
   /** Exported to the script. Default: none beyond PATH, HOME, USER, LANG, TERM. */
   env?: Readonly<Record<string, string>>;
+  /**
+   * Does what the script leaves behind depend on nothing but the sandbox's system and network policy, the script and
+   * `env`, and on no file of the session? A driver may then run it where no such file is, and take its result over into
+   * other sandboxes that ask for the same. Default: false.
+   */
+  reusable?: boolean;
 }
 
 export interface ScriptResult {

@@ -256,7 +256,7 @@ export class SessionsService {
 
   /** Whether sandboxes can be made: here, or, where this process makes none, by the workers. */
   private async preflight(): Promise<void> {
-    if (this.config.role === 'api' && this.host.name !== null) {
+    if (this.config.role === 'api') {
       const problem = await this.workers.problem(this.driver.name);
       if (problem !== null) throw upstream(`Sandbox creation failed: ${problem}`);
       return;

@@ -11,6 +11,8 @@ const CHECKS = {
     // As root the sandboxes drop to another user first; that one needs the namespaces.
     runs(...asUnprivileged('bwrap', '--ro-bind', '/', '/', '--unshare-all', 'true')),
   debootstrap: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin command -v debootstrap'),
+  'a Docker engine': () => runs(process.execPath, '-e', ASK_ENGINE),
+  dockerd: () => runs('dockerd', '--version'),
   python3: () => runs('/usr/bin/python3', '--version'),
   'python3 with urllib3, dateutil and six': () =>
     runs('/usr/bin/python3', '-c', 'import urllib3, dateutil, six'),
@@ -20,6 +22,12 @@ const CHECKS = {
   nginx: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin nginx -v'),
   'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
 } as const;
+
+/** Ends with 0 if the engine at DOCKER_HOST, a unix socket, answers. */
+const ASK_ENGINE = `
+const socketPath = (process.env.DOCKER_HOST ?? 'unix:///var/run/docker.sock').replace(/^unix:\\/\\//, '');
+require('node:http').get({ socketPath, path: '/_ping', timeout: 5000 }, (r) => process.exit(r.statusCode === 200 ? 0 : 1))
+  .on('error', () => process.exit(1));`;
 
 export type Requirement = keyof typeof CHECKS;
 

@@ -6,6 +6,8 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
 import { generateAccessToken, hashAccessToken } from '../../src/auth/access-token.js';
+import { loadInstallationName } from '../../src/sandboxes/installation-name.js';
+import { removeInstallation, sandboxImage } from './docker-engine.js';
 import { HttpClient } from './http-client.js';
 import { createTestDatabase } from './test-database.js';
 
@@ -69,11 +71,18 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   const database = options.databaseUrl === undefined ? await createTestDatabase() : undefined;
   const databaseUrl = options.databaseUrl ?? database?.url ?? '';
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'service-')));
+  // Whole suites run over another driver when the environment says so.
+  const onDocker = { ...process.env, ...options.env }['SANDBOX_DRIVER'] === 'docker';
   const cleanUp = async (): Promise<void> => {
+    // As with the folder that holds local ones: whoever brought the database may want its sandboxes.
+    if (onDocker && database !== undefined) {
+      await removeInstallation(await installationOf(databaseUrl));
+    }
     if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
     await database?.drop();
   };
   const { child, logs, exited } = run({
+    ...(onDocker && { SANDBOX_IMAGE: process.env['SANDBOX_IMAGE'] ?? (await sandboxImage()) }),
     ...options.env,
     DATABASE_URL: databaseUrl,
     DATA_DIR: dataDir,
@@ -184,6 +193,19 @@ async function insertUser(
       hashAccessToken(token),
     ]);
     return { userId, token };
+  } finally {
+    await client.end();
+  }
+}
+
+/** What the service calls the installation that a database stands for. */
+async function installationOf(databaseUrl: string): Promise<string> {
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  try {
+    return await loadInstallationName({
+      query: async ({ text }) => (await client.query(text)).rows,
+    });
   } finally {
     await client.end();
   }

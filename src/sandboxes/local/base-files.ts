@@ -2,17 +2,13 @@ import { existsSync } from 'node:fs';
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { NAMESERVER } from './relay/listener-plan.js';
+import { AGENT_ID, HOME, HOST_NAME, SYSTEM_PATH } from '../shared/layout.js';
+import { NAMESERVER } from '../shared/relay/listener-plan.js';
 
-/** The agent's ids inside every strict sandbox. */
-export const AGENT_ID = 1000;
-export const HOME = '/home/agent';
-export const WORKSPACE = '/workspace';
 /** Not below a folder that a sandbox may write: mounting there would follow the agent's links. */
 export const TOOLS = '/tools';
 /** The session's own agent program, likewise. */
 export const PROGRAMS = '/programs';
-export const HOST_NAME = 'sandbox';
 
 /** The files in /etc that say who and where a sandbox is. Nothing in them comes from the host. */
 export const IDENTITY_FILES: Readonly<Record<string, string>> = {
@@ -81,9 +77,8 @@ export function baseEnvironment(
   tools: string | null,
   programs: string | null,
 ): Record<string, string> {
-  const system = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
   const bin = (folder: string | null): string[] => (folder === null ? [] : [`${folder}/bin`]);
-  const path = [`${home}/.local/bin`, ...bin(tools), system, ...bin(programs)];
+  const path = [`${home}/.local/bin`, ...bin(tools), SYSTEM_PATH, ...bin(programs)];
   return {
     PATH: path.join(':'),
     HOME: home,

@@ -1,15 +1,8 @@
 import { join } from 'node:path';
-import {
-  AGENT_ID,
-  HOME,
-  HOST_NAME,
-  IDENTITY_FILES,
-  PROGRAMS,
-  TOOLS,
-  WORKSPACE,
-} from './base-files.js';
+import { IDENTITY_FILES, PROGRAMS, TOOLS } from './base-files.js';
+import { AGENT_ID, HOME, HOST_NAME, WORKSPACE } from '../shared/layout.js';
 import type { RootEntry } from './host.js';
-import type { LocalSandboxLimits } from './options.js';
+import type { SandboxLimits } from '../shared/sandbox-options.js';
 
 /** Where things are for a process that has the sandbox's kernel user. */
 export interface View {
@@ -110,7 +103,7 @@ export function sandboxArguments(options: {
   profile: 'agent' | 'setup';
   root: SystemRoot;
   view: View;
-  limits: LocalSandboxLimits;
+  limits: SandboxLimits;
 }): string[] {
   const { profile, root, view, limits } = options;
   const id = String(profile === 'setup' ? 0 : AGENT_ID);

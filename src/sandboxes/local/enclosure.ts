@@ -1,16 +1,19 @@
 import { realpathSync } from 'node:fs';
 import type { NetworkPolicy, SandboxLayout } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
-import { baseEnvironment, HOME, hostEtcEntries, PROGRAMS, TOOLS, WORKSPACE } from './base-files.js';
+import { baseEnvironment, hostEtcEntries, PROGRAMS, TOOLS } from './base-files.js';
+import { HOME, WORKSPACE } from '../shared/layout.js';
 import { nestArguments, sandboxArguments, type SystemRoot, type View } from './bwrap-arguments.js';
 import { becomeUser, entryFor } from './entry.js';
-import { packageRoot, systemFolders, type Host } from './host.js';
-import type { DegradedStage, StrictStage } from './launch-request.js';
-import type { Gateway, LocalSandboxOptions } from './options.js';
+import { systemFolders, type Host } from './host.js';
+import { packageRoot } from '../shared/package-root.js';
+import type { PlainStage, StrictStage } from '../shared/launch/launch-request.js';
+import type { LocalSandboxOptions } from './options.js';
+import type { Gateway } from '../shared/relay/gateways.js';
 import { hiddenFolders } from './paths.js';
-import { Relay } from './relay/relay.js';
+import { Relay } from '../shared/relay/relay.js';
 import type { SandboxFolder, SandboxRecord } from './sandbox-store.js';
-import { seccompFilter, type SeccompProfile } from './seccomp/profiles.js';
+import { seccompFilter, type SeccompProfile } from '../shared/seccomp/profiles.js';
 
 /** The short way in, for a trusted command that needs neither network nor supervisor; see `runInside`. */
 export interface InsideCommand {
@@ -26,7 +29,7 @@ export interface Enclosed {
   prefix: readonly string[];
   /** Paths as the supervisor sees them. */
   view: View;
-  stage: StrictStage | DegradedStage;
+  stage: StrictStage | PlainStage;
   environment: Record<string, string>;
 }
 
@@ -195,7 +198,13 @@ export class DegradedEnclosure implements Enclosure {
         tools: null,
         programs: null,
       },
-      stage: { kind: 'degraded', prefix: this.prefix(record), uid: record.uid },
+      // Processes are counted per user: without one of its own the limit would count everything the operator runs.
+      stage: {
+        kind: 'plain',
+        prefix: this.prefix(record),
+        uid: record.uid,
+        limitProcesses: record.uid !== null,
+      },
       environment: this.environment(folder, programs),
     };
   }

@@ -1,17 +1,6 @@
-import {
-  accessSync,
-  constants,
-  existsSync,
-  lstatSync,
-  readFileSync,
-  readlinkSync,
-  realpathSync,
-} from 'node:fs';
-import { dirname, join, sep } from 'node:path';
-import { fileURLToPath } from 'node:url';
-
-/** The search path of everything that the driver starts on the host. */
-export const HOST_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+import { accessSync, constants, lstatSync, readFileSync, readlinkSync } from 'node:fs';
+import { join, sep } from 'node:path';
+import { SYSTEM_PATH } from '../shared/layout.js';
 
 const CAP_SYS_ADMIN = 21n;
 
@@ -25,7 +14,7 @@ export interface Host {
 }
 
 export function findProgram(name: string): string | null {
-  for (const folder of HOST_PATH.split(':')) {
+  for (const folder of SYSTEM_PATH.split(':')) {
     const path = join(folder, name);
     try {
       accessSync(path, constants.X_OK);
@@ -53,16 +42,6 @@ export function inspectHost(): Host {
     bwrap: findProgram('bwrap'),
     setpriv: findProgram('setpriv'),
   };
-}
-
-/** The folder of the service's package.json: everything that the compiled supervisor imports lies below it. */
-export function packageRoot(): string {
-  let folder = dirname(fileURLToPath(import.meta.url));
-  while (!existsSync(join(folder, 'package.json'))) {
-    if (folder === dirname(folder)) throw new Error('the service has no package.json above it');
-    folder = dirname(folder);
-  }
-  return realpathSync(folder);
 }
 
 /** Is `path` the folder itself or below it? */

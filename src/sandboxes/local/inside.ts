@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { SandboxError } from '../sandbox-error.js';
-import { feedChild } from './child-pipes.js';
-import { HOST_PATH } from './host.js';
+import { feedChild } from '../shared/child-pipes.js';
+import { SYSTEM_PATH } from '../shared/layout.js';
 
 export interface InsideResult {
   exitCode: number;
@@ -31,7 +31,7 @@ export function runInside(options: {
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, {
       stdio: ['pipe', 'pipe', 'pipe', ...descriptors.map(() => 'pipe' as const)],
-      env: options.env ?? { PATH: HOST_PATH },
+      env: options.env ?? { PATH: SYSTEM_PATH },
       cwd: options.cwd ?? '/',
     });
     let output = '';

@@ -4,10 +4,10 @@ import { constants } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { join } from 'node:path';
 import { SandboxError } from '../sandbox-error.js';
-import { childPipe, feedChild } from './child-pipes.js';
-import { HOST_PATH } from './host.js';
-import type { LaunchFolder } from './launch-folder.js';
-import type { LaunchAnswer, LaunchRequest } from './launch-request.js';
+import { childPipe, feedChild } from '../shared/child-pipes.js';
+import { SYSTEM_PATH } from '../shared/layout.js';
+import type { LaunchFolder } from '../shared/launch/launch-folder.js';
+import type { LaunchAnswer, LaunchRequest } from '../shared/launch/launch-request.js';
 import { supervisorEntry } from './paths.js';
 
 /** Named pipes for the runtime's output, which Node cannot make itself, and then the supervisor. */
@@ -56,7 +56,7 @@ export async function startSupervisor(options: {
     const [program = '', ...args] = argv;
     const child = spawn(program, args, {
       stdio: ['pipe', 'pipe', log.fd],
-      env: { PATH: HOST_PATH },
+      env: { PATH: SYSTEM_PATH },
       cwd: '/',
       detached: true,
     });

@@ -1,6 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type {
   CreateSandboxOptions,
@@ -20,25 +18,22 @@ import { SandboxError } from '../sandbox-error.js';
 import { writeIdentityFiles } from './base-files.js';
 import { DegradedEnclosure, relayFor, StrictEnclosure, type Enclosure } from './enclosure.js';
 import { inspectHost, type Host } from './host.js';
-import { isId, requireId } from './ids.js';
+import { isId, requireId } from '../shared/ids.js';
 import { runInside } from './inside.js';
-import { readPackageHosts } from './package-hosts.js';
+import { readPackageHosts } from '../shared/package-hosts.js';
 import { lookUp, ProgramStore } from './programs/program-store.js';
-import { prepareLaunchFolder, startSupervisor } from './launcher.js';
-import { endLaunch, killSupervisors, sweepLaunch, sweepUser } from './launch-end.js';
+import { prepareLaunchFolder } from './launcher.js';
+import { LocalLaunches } from './local-launches.js';
+import { killSupervisors, sweepUser } from '../shared/launch/launch-end.js';
 import type { LocalSandboxOptions } from './options.js';
-import { readRefusals } from './refusals.js';
 import { copyOwnSystem } from './own-system.js';
-import { requireBuild } from './paths.js';
 import { checkDegraded, checkStrict } from './preflight.js';
-import { identifyProcess, type ProcessIdentity } from './process-identity.js';
-import { SandboxFolder, SandboxStore, type SandboxRecord } from './sandbox-store.js';
-import { endScripts, markScript, runLaunchedScript } from './scripts.js';
-import { urlInside } from './relay/gateways.js';
-import type { SeccompProfile } from './seccomp/profiles.js';
-import { followSpool } from './spool-reader.js';
+import { identifyProcess } from '../shared/launch/process-identity.js';
+import { SandboxStore, type SandboxRecord } from './sandbox-store.js';
+import { endScripts, markScript, runLaunchedScript } from '../shared/launch/scripts.js';
+import { urlInside } from '../shared/relay/gateways.js';
 import { firstUserOf, UserPool } from './user-pool.js';
-import { packFiles, WRITE_FILES_SCRIPT } from './write-files-script.js';
+import { packFiles, WRITE_FILES_SCRIPT } from '../shared/write-files-script.js';
 
 /** A positive answer of the preflight holds for this long. */
 const PREFLIGHT_VALID_MS = 20_000;
@@ -58,6 +53,7 @@ export class LocalSandboxDriver implements SandboxDriver {
   private readonly store: SandboxStore;
   private readonly enclosure: Enclosure;
   private readonly programs: ProgramStore;
+  private readonly launches: LocalLaunches;
   private users: UserPool | null | undefined;
   private checkedAt = 0;
   private prepared: Promise<void> | undefined;
@@ -70,6 +66,7 @@ export class LocalSandboxDriver implements SandboxDriver {
       options.isolation === 'strict'
         ? new StrictEnclosure(this.host, complete, this.etc)
         : new DegradedEnclosure(this.host, complete);
+    this.launches = new LocalLaunches(options, this.store, this.enclosure, this.programs);
   }
 
   layout(sandboxId: string): SandboxLayout {
@@ -151,15 +148,16 @@ export class LocalSandboxDriver implements SandboxDriver {
     const record = await this.store.require(requireId(options.sandboxId));
     const profile = options.as === 'setup' && record.writableRoot ? 'setup' : 'agent';
     const ref = { sandboxId: options.sandboxId, launchId: randomUUID(), signal: options.signal };
-    await endScripts(this.store.folder(ref.sandboxId));
-    await prepareLaunchFolder(this.launchFolder(ref), this.enclosure.supervisorUser(record));
-    await markScript(this.launchFolder(ref));
+    const folder = this.launches.folder(ref);
+    await endScripts(this.store.folder(ref.sandboxId).launches);
+    await prepareLaunchFolder(folder, this.enclosure.supervisorUser(record));
+    await markScript(folder);
     try {
       return await runLaunchedScript({
         script: options.script,
         signal: options.signal,
         start: (command) =>
-          this.start(
+          this.launches.start(
             { ...ref, ...command, env: options.env ?? {} },
             profile,
             identifyProcess(process.pid),
@@ -168,7 +166,7 @@ export class LocalSandboxDriver implements SandboxDriver {
         kill: () => this.kill({ ...ref, signal: new AbortController().signal }),
       });
     } finally {
-      await rm(this.launchFolder(ref).path, { recursive: true, force: true });
+      await this.launches.remove(ref);
     }
   }
 
@@ -191,44 +189,23 @@ export class LocalSandboxDriver implements SandboxDriver {
   }
 
   async launch(options: LaunchOptions): Promise<void> {
-    await this.start(options, 'agent', null);
+    await this.launches.start(options, 'agent', null);
   }
 
-  async *follow(
-    options: LaunchRef & { offset: number },
-  ): AsyncGenerator<SpoolEvent, void, undefined> {
-    const folder = this.launchFolder(options);
-    // What was found lost must stay lost: nothing may start it after this.
-    if (existsSync(folder.path) && folder.readStart() === null)
-      folder.claimStart({ abandoned: true });
-    for await (const event of followSpool(folder, options.offset, options.signal)) {
-      if (event.kind === 'exit' && event.reason === 'lost') await this.sweepDegraded(options);
-      yield event;
-    }
+  follow(options: LaunchRef & { offset: number }): AsyncGenerator<SpoolEvent, void, undefined> {
+    return this.launches.follow(options);
   }
 
-  async backlog(options: LaunchRef & { offset: number }): Promise<number> {
-    const spool = await stat(this.launchFolder(options).spool).catch(() => undefined);
-    return Math.max(0, (spool?.size ?? 0) - options.offset);
+  backlog(options: LaunchRef & { offset: number }): Promise<number> {
+    return this.launches.backlog(options);
   }
 
   async kill(options: LaunchRef): Promise<void> {
-    const folder = this.launchFolder(options);
-    if (!existsSync(folder.path)) return;
-    await endLaunch(folder);
-    await this.sweepDegraded(options);
+    await this.launches.kill(options);
   }
 
   async discardSpool(options: LaunchRef): Promise<void> {
-    const folder = this.launchFolder(options);
-    for (const refusal of readRefusals(folder)) {
-      this.options.logger?.debug(`Sandbox ${options.sandboxId} was refused ${refusal}`);
-    }
-    await Promise.all(
-      ['spool', 'log', 'stdout', 'stderr'].map((name) =>
-        rm(join(folder.path, name), { force: true }),
-      ),
-    );
+    await this.launches.discardSpool(options);
   }
 
   async exists(options: SandboxRef): Promise<boolean> {
@@ -237,8 +214,7 @@ export class LocalSandboxDriver implements SandboxDriver {
 
   async destroy(options: SandboxRef): Promise<void> {
     const sandboxId = requireId(options.sandboxId);
-    const folder = this.store.folder(sandboxId);
-    await killSupervisors(folder);
+    await killSupervisors(this.store.folder(sandboxId).launches);
     await this.sweepUsers(sandboxId);
     await this.store.withdraw(sandboxId);
     // A launch that was just being started may have slipped in before the folder went.
@@ -256,70 +232,11 @@ export class LocalSandboxDriver implements SandboxDriver {
     // Supervisors are nobody's children, and a follower owns its watcher and timer itself.
   }
 
-  /** @param owner the process that the launch ends with, `null` for one that outlives the service */
-  private async start(
-    options: LaunchOptions,
-    profile: SeccompProfile,
-    owner: ProcessIdentity | null,
-  ): Promise<void> {
-    this.requireNotAborted(options.signal);
-    const record = await this.store.require(requireId(options.sandboxId));
-    const sandbox = this.store.folder(options.sandboxId);
-    const folder = this.launchFolder(options);
-    if (folder.readStart() !== null) return;
-    requireBuild();
-    const { limits } = this.options;
-    const programs = await this.programs.folder(record.programs, options.signal);
-    const { prefix, view, stage, environment } = this.enclosure.enclose(
-      sandbox,
-      record,
-      profile,
-      programs,
-    );
-    await prepareLaunchFolder(folder, this.enclosure.supervisorUser(record));
-    const seen = new SandboxFolder(view.sandbox);
-    await startSupervisor({
-      prefix,
-      view,
-      folder,
-      signal: options.signal,
-      onAbort: () => endLaunch(folder),
-      request: {
-        folder: seen.launch(options.launchId).path,
-        command: options.command,
-        environment: { ...environment, ...options.env },
-        stdin: options.stdin,
-        cwd: options.cwd ?? this.enclosure.layout(sandbox).workspace,
-        deadline: options.deadline,
-        outputLimit: options.outputLimit,
-        limits: { ...limits, diskBytes: limits.diskBytes + record.baseBytes },
-        owner,
-        countedFolders: [seen.home, seen.workspace, ...(record.writableRoot ? [seen.rootfs] : [])],
-        stage,
-      },
-    });
-  }
-
   private async sweepUsers(sandboxId: string): Promise<void> {
     const pool = this.userPool();
     for (const uid of (await pool?.find(sandboxId)) ?? []) {
       await sweepUser(uid, async () => (await pool?.holds(sandboxId, uid)) ?? false);
     }
-  }
-
-  /** Without namespaces nothing dies by itself with a supervisor. */
-  private async sweepDegraded({
-    sandboxId,
-    launchId,
-  }: Pick<LaunchRef, 'sandboxId' | 'launchId'>): Promise<void> {
-    if (this.options.isolation === 'strict') return;
-    const record = await this.store.read(sandboxId);
-    if (record === null) return;
-    sweepLaunch(this.launchFolder({ sandboxId, launchId }), record.uid);
-  }
-
-  private launchFolder({ sandboxId, launchId }: Pick<LaunchRef, 'sandboxId' | 'launchId'>) {
-    return this.store.folder(requireId(sandboxId)).launch(requireId(launchId));
   }
 
   private get etc(): string {

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { LocalSandboxDriver } from './local-sandbox-driver.js';
-import type { LocalSandboxLimits, LocalSandboxOptions, SandboxLogger } from './options.js';
+import type { LocalSandboxOptions } from './options.js';
+import type { SandboxLimits, SandboxLogger } from '../shared/sandbox-options.js';
 import { ensureTools } from './tools/ensure-tools.js';
 
 /** Per-process bounds that are not worth configuring. */
@@ -15,7 +16,7 @@ export async function makeLocalDriver(
   > & {
     /** What sandboxes share and can be made again: the root file system template, tools, programs. */
     cacheDir: string;
-    limits: Pick<LocalSandboxLimits, 'memoryBytes' | 'diskBytes' | 'processes'>;
+    limits: Pick<SandboxLimits, 'memoryBytes' | 'diskBytes' | 'processes'>;
   },
 ): Promise<LocalSandboxDriver> {
   const { cacheDir, limits, ...rest } = options;

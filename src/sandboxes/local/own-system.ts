@@ -2,7 +2,7 @@ import { SandboxError } from '../sandbox-error.js';
 import { ensureRootfs } from './rootfs/ensure-rootfs.js';
 import { RootfsError } from './rootfs/rootfs-error.js';
 import type { SandboxStore } from './sandbox-store.js';
-import { diskUsage } from './supervisor/disk-watch.js';
+import { diskUsage } from '../shared/supervisor/disk-watch.js';
 
 /**
  * Gives a sandbox a system of its own, copied from a template that is made if there is none yet.

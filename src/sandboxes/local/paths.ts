@@ -1,12 +1,13 @@
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { isWithin, packageRoot } from './host.js';
+import { isWithin } from './host.js';
+import { packageRoot } from '../shared/package-root.js';
 
 /**
  * Where the compiled supervisor lies below the package: it is a program of its own and always runs from the build, also
  * when this module itself is run from source by a test.
  */
-const SUPERVISOR = 'dist/src/sandboxes/local/supervisor/main.js';
+const SUPERVISOR = 'dist/src/sandboxes/shared/supervisor/main.js';
 
 /** The compiled supervisor as seen through a view's `app`. */
 export function supervisorEntry(app: string): string {

@@ -17,10 +17,10 @@ import type { NpmProgram } from '../npm-program.js';
 import type { NetworkPolicy } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
 import { IDENTITY_FILES } from './base-files.js';
-import { HOST_PATH } from './host.js';
-import { isId } from './ids.js';
-import { ifMissing } from './if-missing.js';
-import { LaunchFolder } from './launch-folder.js';
+import { SYSTEM_PATH } from '../shared/layout.js';
+import { isId } from '../shared/ids.js';
+import { ifMissing } from '../shared/if-missing.js';
+import { type LaunchFolder, LaunchFolders } from '../shared/launch/launch-folder.js';
 
 /** What the driver remembers of a sandbox. Written last, so its presence means that the sandbox is whole. */
 export interface SandboxRecord {
@@ -41,7 +41,7 @@ const TRASH = '.removed-';
 /** Runs a tool of the host to its end; `false` if it failed. */
 function run(program: string, args: readonly string[]): Promise<boolean> {
   return new Promise((resolve) => {
-    spawn(program, args, { stdio: 'ignore', env: { PATH: HOST_PATH } })
+    spawn(program, args, { stdio: 'ignore', env: { PATH: SYSTEM_PATH } })
       .once('error', () => resolve(false))
       .once('exit', (code) => resolve(code === 0));
   });
@@ -71,16 +71,12 @@ export class SandboxFolder {
   get rootfs(): string {
     return join(this.path, 'rootfs');
   }
-  get launches(): string {
-    return join(this.path, 'launches');
+  get launches(): LaunchFolders {
+    return new LaunchFolders(join(this.path, 'launches'));
   }
 
   launch(launchId: string): LaunchFolder {
-    return new LaunchFolder(join(this.launches, launchId));
-  }
-
-  async launchIds(): Promise<string[]> {
-    return readdir(this.launches).catch(ifMissing<string[]>([]));
+    return this.launches.launch(launchId);
   }
 }
 
@@ -141,7 +137,7 @@ export class SandboxStore {
     for (const [path, mode, user] of [
       [folder.home, 0o700, owner],
       [folder.workspace, 0o700, owner],
-      [folder.launches, 0o700, spoolOwner],
+      [folder.launches.path, 0o700, spoolOwner],
     ] as const) {
       // An existing one may by now belong to an agent: leave it as it is.
       if (existsSync(path)) continue;

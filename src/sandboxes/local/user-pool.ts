@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { mkdir, readdir, readlink, symlink, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SandboxError } from '../sandbox-error.js';
-import { ifMissing } from './if-missing.js';
+import { ifMissing } from '../shared/if-missing.js';
 
 /** Kernel users of one installation. The last is kept for probing the host. */
 const USERS = 4096;

@@ -1,11 +1,11 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, it } from '@jest/globals';
-import { adoptListeners } from '../../../src/sandboxes/local/relay/adoption.js';
+import { adoptListeners } from '../../../src/sandboxes/shared/relay/adoption.js';
 import type { ChildProcess } from 'node:child_process';
-import type { ListenerSpec } from '../../../src/sandboxes/local/relay/listener-plan.js';
+import type { ListenerSpec } from '../../../src/sandboxes/shared/relay/listener-plan.js';
 
-const LISTENERS = join(process.cwd(), 'dist/src/sandboxes/local/relay/listeners.js');
+const LISTENERS = join(process.cwd(), 'dist/src/sandboxes/shared/relay/listeners.js');
 const any: ListenerSpec = { role: 'relay', address: '127.0.0.1', port: 0 };
 
 function start(

@@ -2,12 +2,23 @@ import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { NAMESERVER } from '../../../src/sandboxes/local/relay/listener-plan.js';
-import { Relay } from '../../../src/sandboxes/local/relay/relay.js';
-import type { RefusalEvent } from '../../../src/sandboxes/local/relay/refusal-log.js';
-import type { RelayOptions } from '../../../src/sandboxes/local/relay/relay.js';
+import { NAMESERVER } from '../../../src/sandboxes/shared/relay/listener-plan.js';
+import { createEgress } from '../../../src/sandboxes/docker/inside/egress-server.js';
+import type { RelaySetup } from '../../../src/sandboxes/docker/inside/relay-setup.js';
+import {
+  type Dial,
+  dialDestination,
+  dialFromHost,
+  type Resolve,
+  resolveOnHost,
+} from '../../../src/sandboxes/shared/relay/dialing.js';
+import { type Connect, Relay } from '../../../src/sandboxes/shared/relay/relay.js';
+import type { RefusalEvent } from '../../../src/sandboxes/shared/relay/refusal-log.js';
+import type { RelayOptions } from '../../../src/sandboxes/shared/relay/relay.js';
 
-const LISTENERS = join(process.cwd(), 'dist/src/sandboxes/local/relay/listeners.js');
+const LISTENERS = join(process.cwd(), 'dist/src/sandboxes/shared/relay/listeners.js');
+
+const RELAY = join(process.cwd(), 'dist/src/sandboxes/docker/inside/relay.js');
 
 const NAMESPACE_ARGS =
   '--dev-bind / / --unshare-user --uid 0 --gid 0 --unshare-net --cap-add ALL --die-with-parent'.split(
@@ -20,27 +31,61 @@ interface RunResult {
   stderr: string;
 }
 
+/**
+ * How the namespace is served: by a relay in this process that adopts its sockets, as supervisors on a host do it, or by
+ * one that is a process in the namespace and gets out through an egress in this one, as in containers.
+ */
+export type Serving = 'adopted' | 'through an egress';
+
 export interface RelayedNamespace {
-  relay: Relay;
   /** Everything the relay refused so far. */
   refusals: RefusalEvent[];
   /** Runs a bash script to its end; `$NODE` is a Node. */
   run: (script: string) => Promise<RunResult>;
+  /** Ends the relay; the namespace stays. */
+  closeRelay: () => Promise<void>;
   close: () => Promise<void>;
 }
 
+export interface NamespaceOptions extends Pick<RelayOptions, 'policy' | 'gateways'> {
+  /** Default: the host's resolver. */
+  resolve?: Resolve | undefined;
+  /** Default: a TCP connection from the host. */
+  dial?: Dial | undefined;
+}
+
 /**
- * Starts a real network namespace with only `lo`, served by a relay in this process, and a shell in it that stays for
- * as many scripts as the test wants.
+ * Starts a real network namespace with only `lo`, served by a relay, and a shell in it that stays for as many scripts as
+ * the test wants.
  */
 export async function startRelayedNamespace(
-  options: Omit<RelayOptions, 'log'>,
+  serving: Serving,
+  { policy, gateways, resolve: lookUp = resolveOnHost, dial = dialFromHost }: NamespaceOptions,
 ): Promise<RelayedNamespace> {
   const refusals: RefusalEvent[] = [];
-  const relay = new Relay({ ...options, log: (event) => refusals.push(event) });
+  const connect: Connect = (destination, signal) =>
+    dialDestination(destination, { resolve: lookUp, dial, signal });
+  const relay = new Relay({
+    policy,
+    gateways,
+    connect,
+    log: (event) => void refusals.push(event),
+  });
   const folder = await mkdtemp(join(tmpdir(), 'relay-'));
   const resolvConf = join(folder, 'resolv.conf');
   await writeFile(resolvConf, `nameserver ${NAMESERVER}\n`);
+  const adopted = serving === 'adopted';
+  const egress = createEgress(connect);
+  const setup: RelaySetup = {
+    policy,
+    gateways,
+    egress: join(folder, 'egress'),
+    policyFile: join(folder, 'policy'),
+    control: join(folder, 'control'),
+  };
+  if (!adopted) {
+    await new Promise<void>((listening) => egress.listen(setup.egress, () => listening()));
+  }
 
   // Each script comes as one JSON line and runs in a bash of its own; the loop is Node to keep the framing honest.
   const loop = `
@@ -58,8 +103,13 @@ export async function startRelayedNamespace(
     [
       NAMESPACE_ARGS,
       ['--ro-bind', resolvConf, '/etc/resolv.conf', '--', 'sh', '-c'],
-      ['"$0" "$1" "$2" && exec 3>&- && unset NODE_CHANNEL_FD && exec "$0" -e "$3"'],
-      [process.execPath, LISTENERS, relay.listenerArgs(), loop],
+      adopted
+        ? ['"$0" "$1" "$2" && exec 3>&- && unset NODE_CHANNEL_FD && exec "$0" -e "$3"']
+        : [
+            'exec 3>&-; unset NODE_CHANNEL_FD; "$0" "$1" "$2" </dev/null & echo $!; exec "$0" -e "$3"',
+          ],
+      [process.execPath, adopted ? LISTENERS : RELAY],
+      [adopted ? relay.listenerArgs() : JSON.stringify(setup), loop],
     ].flat(),
     {
       stdio: ['pipe', 'pipe', 'inherit', 'ipc'],
@@ -67,8 +117,10 @@ export async function startRelayedNamespace(
     },
   );
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
-  await relay.adopt(child);
 
+  let relayPid = 0;
+  let ready = (): void => undefined;
+  const served = new Promise<void>((done) => (ready = done));
   const waiting = new Map<number, (result: RunResult) => void>();
   let buffered = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {
@@ -76,15 +128,31 @@ export async function startRelayedNamespace(
     const lines = buffered.split('\n');
     buffered = lines.pop() ?? '';
     for (const line of lines) {
-      const { id, ...result } = JSON.parse(line) as RunResult & { id: number };
+      if (line === 'ready') ready();
+      else if (/^\d+$/.test(line)) relayPid = Number(line);
+      if (!line.startsWith('{')) continue;
+      const message = JSON.parse(line) as (RunResult & { id: number }) | RefusalEvent;
+      if ('kind' in message) {
+        refusals.push(message);
+        continue;
+      }
+      const { id, ...result } = message;
       waiting.get(id)?.(result);
       waiting.delete(id);
     }
   });
 
+  if (adopted) await relay.adopt(child);
+  else await served;
+  // It shares its processes with the host, so it does not end with the namespace.
+  const closeRelay = async (): Promise<void> => {
+    if (relayPid > 0) process.kill(relayPid, 'SIGKILL');
+    relayPid = 0;
+    await relay.close();
+  };
+
   let next = 0;
   return {
-    relay,
     refusals,
     run: (script) =>
       new Promise((resolve) => {
@@ -92,10 +160,12 @@ export async function startRelayedNamespace(
         waiting.set(id, resolve);
         child.stdin?.write(`${JSON.stringify({ id, script })}\n`);
       }),
+    closeRelay,
     close: async () => {
       child.kill('SIGKILL');
       await exited;
-      await relay.close();
+      await closeRelay();
+      if (egress.listening) await new Promise<void>((closed) => egress.close(() => closed()));
       await rm(folder, { recursive: true, force: true });
     },
   };

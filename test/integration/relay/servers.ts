@@ -41,7 +41,9 @@ export const startHttp = (handler: RequestListener): Promise<TestServer> =>
   listen(createHttpServer(handler));
 
 /** With a certificate for nobody: clients have to be told not to mind. */
-export async function startHttps(handler: RequestListener): Promise<TestServer> {
+export async function startHttps(
+  handler: RequestListener,
+): Promise<TestServer & { key: Buffer; certificate: Buffer }> {
   const folder = await mkdtemp(join(tmpdir(), 'relay-tls-'));
   const [key, cert] = [join(folder, 'key'), join(folder, 'cert')];
   const request =
@@ -49,5 +51,6 @@ export async function startHttps(handler: RequestListener): Promise<TestServer> 
   await promisify(execFile)('openssl', [...request.split(' '), '-keyout', key, '-out', cert]);
   const options = { key: await readFile(key), cert: await readFile(cert) };
   await rm(folder, { recursive: true });
-  return listen(createHttpsServer(options, handler));
+  const server = await listen(createHttpsServer(options, handler));
+  return { ...server, key: options.key, certificate: options.cert };
 }

@@ -12,7 +12,7 @@ import { ROOTFS_TIMEOUT_MS, sharedRootfs } from './shared-rootfs.js';
 import type { RelayedNamespace } from '../relay/relayed-namespace.js';
 
 const MODULE = join(process.cwd(), 'dist/src/sandboxes/local/rootfs/ensure-rootfs.js');
-const SECCOMP = join(process.cwd(), 'dist/src/sandboxes/local/seccomp/profiles.js');
+const SECCOMP = join(process.cwd(), 'dist/src/sandboxes/shared/seccomp/profiles.js');
 const PROGRAMS = ['bash', 'apt-get', 'git', 'curl', 'python3', 'pip3', 'rg', 'xz', 'ps'];
 
 describe('ensureRootfs', () => {
@@ -89,7 +89,7 @@ describe('ensureRootfs', () => {
       async () => {
         const { sources } = await readHostApt();
         const hosts = sources.flatMap(({ uris }) => uris.map((uri) => new URL(uri).hostname));
-        namespace = await startRelayedNamespace({
+        namespace = await startRelayedNamespace('adopted', {
           policy: { mode: 'limited', allowedHosts: [...new Set(hosts)] },
           gateways: [],
         });

@@ -13,7 +13,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { LaunchFolder } from '../../../src/sandboxes/local/launch-folder.js';
+import { LaunchFolder } from '../../../src/sandboxes/shared/launch/launch-folder.js';
 import { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
 import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
 import type { LaunchOptions } from '../../../src/sandboxes/sandbox-driver.js';

@@ -3,7 +3,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { SandboxError } from '../../sandbox-error.js';
 import { becomeUser, VIEW_BASES } from '../entry.js';
-import { HOST_PATH, type Host } from '../host.js';
+import { type Host } from '../host.js';
+import { SYSTEM_PATH } from '../../shared/layout.js';
 import { runInside } from '../inside.js';
 
 /** With what a program of the host's is run for the sandboxes' sake. */
@@ -42,7 +43,7 @@ export async function runAsNobody(
       argv: [...prefix, ...options.command(places)],
       stdin: Buffer.alloc(0),
       descriptors: [],
-      env: { PATH: HOST_PATH, LANG: 'C.UTF-8', ...options.env(places.folder) },
+      env: { PATH: SYSTEM_PATH, LANG: 'C.UTF-8', ...options.env(places.folder) },
       signal,
     });
   } finally {
@@ -86,7 +87,7 @@ function giveTo(user: number, folder: string): Promise<void> {
 
 function hostTool(program: string, args: readonly string[]): Promise<void> {
   return new Promise((resolve, reject) => {
-    spawn(program, args, { stdio: 'ignore', env: { PATH: HOST_PATH } })
+    spawn(program, args, { stdio: 'ignore', env: { PATH: SYSTEM_PATH } })
       .once('error', reject)
       .once('exit', (code) =>
         code === 0 ? resolve() : reject(new Error(`${program} failed: exit code ${String(code)}`)),

@@ -1,7 +1,7 @@
 import { cp, mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { NAMESERVER } from '../relay/listener-plan.js';
-import { formatSources } from './apt-sources.js';
+import { NAMESERVER } from '../../shared/relay/listener-plan.js';
+import { formatSources } from '../../shared/apt-sources.js';
 import { runContained } from './contained.js';
 import type { HostApt } from './host-apt.js';
 

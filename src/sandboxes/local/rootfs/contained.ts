@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { seccompFilter } from '../seccomp/profiles.js';
+import { seccompFilter } from '../../shared/seccomp/profiles.js';
 import { RootfsError } from './rootfs-error.js';
 import type { Writable } from 'node:stream';
 

@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import { distributionSources, readAptSources } from './apt-sources.js';
+import { distributionSources, readAptSources } from '../../shared/apt-sources.js';
 import { RootfsError } from './rootfs-error.js';
-import type { AptSource } from './apt-sources.js';
+import type { AptSource } from '../../shared/apt-sources.js';
 
 /** Where the host gets its packages from, and how. */
 export interface HostApt {

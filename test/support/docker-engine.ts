@@ -1,0 +1,66 @@
+import { spawn } from 'node:child_process';
+import { basename } from 'node:path';
+import Docker from 'dockerode';
+import { sharedRootfs } from '../integration/rootfs/shared-rootfs.js';
+
+/** The engine that tests use: a unix socket. */
+export const DOCKER_HOST = process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker.sock';
+
+export function engine(host = DOCKER_HOST): Docker {
+  return new Docker({ socketPath: host.replace(/^unix:\/\//, '') });
+}
+
+const images = new Map<string, Promise<string>>();
+
+/** An image of the Debian that local sandboxes install software into, made once on each engine and then kept. */
+export function sandboxImage(host = DOCKER_HOST): Promise<string> {
+  const known = images.get(host) ?? importImage(host);
+  images.set(host, known);
+  return known;
+}
+
+async function importImage(host: string): Promise<string> {
+  const docker = engine(host);
+  const rootfs = await sharedRootfs();
+  const name = `agent-session-test:${basename(rootfs)}`;
+  const there = await docker
+    .getImage(name)
+    .inspect()
+    .catch(() => null);
+  if (there !== null) return name;
+  const tar = spawn('tar', ['-C', rootfs, '-c', '.'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const [repo, tag] = name.split(':');
+  const progress = await docker.importImage(tar.stdout, { repo, tag });
+  for await (const line of progress as AsyncIterable<Buffer>) {
+    if (line.includes('"error"')) throw new Error(line.toString());
+  }
+  return name;
+}
+
+/** Names of everything on the engine that carries an installation's name. */
+export async function leftovers(installation: string): Promise<string[]> {
+  const docker = engine();
+  const filters = { label: [`agent-session.installation=${installation}`] };
+  const containers = await docker.listContainers({ all: true, filters });
+  const { Volumes: volumes } = await docker.listVolumes({ filters });
+  const networks = await docker.listNetworks({ filters });
+  return [
+    ...containers.flatMap(({ Names }) => Names),
+    ...(volumes ?? []).map(({ Name }) => Name),
+    ...networks.map(({ Name }) => Name),
+  ].toSorted();
+}
+
+/** Removes everything that carries an installation's name, its images with software as well. */
+export async function removeInstallation(installation: string): Promise<void> {
+  const docker = engine();
+  const filters = { label: [`agent-session.installation=${installation}`] };
+  for (const { Id } of await docker.listContainers({ all: true, filters })) {
+    await docker.getContainer(Id).remove({ force: true });
+  }
+  const { Volumes: volumes } = await docker.listVolumes({ filters });
+  for (const { Name } of volumes ?? []) await docker.getVolume(Name).remove();
+  for (const { RepoTags } of await docker.listImages({ filters })) {
+    for (const tag of RepoTags ?? []) await docker.getImage(tag).remove();
+  }
+}
