@@ -7,3 +7,4 @@ export { EventLog1763700000005 } from './event-log.js';
 export { Workers1763700000010 } from './workers.js';
 export { IdempotencyKeys1763700000011 } from './idempotency-keys.js';
 export { SandboxReapers1763700000012 } from './sandbox-reapers.js';
+export { FramedLog1763700000020 } from './framed-log.js';

@@ -48,27 +48,24 @@ export class StreamCheck {
   }
 
   event(all, start, end) {
+    const event = all.slice(start, end);
     this.events += 1;
-    if (this.ids && all.startsWith('id: ', start)) {
-      const id = Number.parseInt(all.slice(start + 4, start + 24), 10);
-      const ending = all.includes('"type":"exit"') && /"type":"exit"/.test(all.slice(start, end));
+    if (this.ids && event.startsWith('id: ')) {
+      const id = Number.parseInt(event.slice(4, 24), 10);
+      const ending = event.includes('"type":"exit"');
       if (!(id > this.lastId || (ending && id === this.lastId)))
         this.problem ??= `id ${id} after ${this.lastId}`;
       this.lastId = id;
       if (ending) this.ended = true;
     }
-    for (
-      let at = all.indexOf('@s=', start);
-      at !== -1 && at < end;
-      at = all.indexOf('@s=', at + 3)
-    ) {
-      const seq = Number.parseInt(all.slice(at + 3, at + 15), 10);
+    for (let at = event.indexOf('@s='); at !== -1; at = event.indexOf('@s=', at + 3)) {
+      const seq = Number.parseInt(event.slice(at + 3, at + 15), 10);
       // Who joins late begins anywhere; from then on nothing may be missing.
       if (this.last !== 0 && seq !== this.last + 1)
         this.problem ??= `message ${seq} after ${this.last}`;
       this.last = seq;
       this.messages += 1;
-      this.onMessage(all, at);
+      this.onMessage(event, at);
     }
   }
 }

@@ -1,7 +1,8 @@
 import { Injectable, Logger } from '@nestjs/common';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Doorbell } from '../event-log/doorbell.js';
-import type { NewLogRow } from '../event-log/log-row.js';
+import { frameRows } from '../event-log/frames.js';
+import { LogKind, type NewLogRow } from '../event-log/log-row.js';
 import type { ClaimedTurn, TurnProgress } from '../sessions/turn-lease.repository.js';
 import {
   type CommitOutcome,
@@ -24,22 +25,32 @@ interface Write {
   settle(error?: Error): void;
 }
 
+/** What one turn adds to a commit; `after` is the id of the session's event before it. */
+interface Part {
+  commit: TurnCommit;
+  writes: Write[];
+  after: number;
+}
+
 /** One turn's way into the log. Writes are applied in the order in which they are made. */
 export class TurnLog {
   private readonly queue: Write[] = [];
   /** Bytes that were written and not committed yet: what backpressure looks at. */
   pendingBytes = 0;
   private seq: number;
+  /** The id of the session's last event, those included that are being committed. */
+  private lastId: number;
   private lost = false;
 
   constructor(
     private readonly turn: Pick<
       ClaimedTurn,
-      'id' | 'session_id' | 'turn_number' | 'fencing' | 'commit_seq'
+      'id' | 'session_id' | 'turn_number' | 'fencing' | 'commit_seq' | 'last_log_id'
     >,
     private readonly onWrite: (log: TurnLog) => void,
   ) {
     this.seq = turn.commit_seq;
+    this.lastId = turn.last_log_id;
   }
 
   /**
@@ -71,7 +82,7 @@ export class TurnLog {
   }
 
   /** Takes the next writes, joined into one commit, within what is left of a batch. */
-  take(limit: { rows: number; bytes: number }): { commit: TurnCommit; writes: Write[] } {
+  take(limit: { rows: number; bytes: number }): Part {
     const writes: Write[] = [];
     let rows = 0;
     let bytes = 0;
@@ -91,15 +102,22 @@ export class TurnLog {
     if (!last) throw new Error('Nothing to take');
     limit.rows -= rows;
     limit.bytes -= bytes;
+    const fresh = writes.flatMap((write) => write.rows);
+    const after = this.lastId;
+    this.lastId += fresh.length;
+    const output = fresh.findIndex((row) => row.kind !== LogKind.stage);
     return {
       writes,
+      after,
       commit: {
         turnId: this.turn.id,
         sessionId: this.turn.session_id,
         turnNumber: this.turn.turn_number,
         fencing: this.turn.fencing,
         seq: this.seq,
-        rows: writes.flatMap((write) => write.rows),
+        rows: frameRows(fresh, this.turn.turn_number, after),
+        lastId: this.lastId,
+        firstOutputId: output === -1 ? null : after + output + 1,
         position: last.position,
         progress: last.progress,
       },
@@ -108,7 +126,7 @@ export class TurnLog {
 
   /** Learns what became of the writes that were taken. */
   settle(writes: readonly Write[], outcome: CommitOutcome): void {
-    if (outcome.kind !== 'lost') {
+    if (outcome === 'committed') {
       this.seq += 1;
       for (const write of writes) write.settle();
       return;
@@ -143,7 +161,10 @@ export class OutputWriter {
   ) {}
 
   open(
-    turn: Pick<ClaimedTurn, 'id' | 'session_id' | 'turn_number' | 'fencing' | 'commit_seq'>,
+    turn: Pick<
+      ClaimedTurn,
+      'id' | 'session_id' | 'turn_number' | 'fencing' | 'commit_seq' | 'last_log_id'
+    >,
   ): TurnLog {
     return new TurnLog(turn, (log) => {
       this.ready.add(log);
@@ -162,7 +183,7 @@ export class OutputWriter {
     await new Promise((resolve) => setImmediate(resolve));
     while (this.ready.size > 0) {
       const limit = { rows: BATCH_ROWS, bytes: BATCH_BYTES };
-      const parts: { log: TurnLog; commit: TurnCommit; writes: Write[] }[] = [];
+      const parts: (Part & { log: TurnLog })[] = [];
       for (const log of this.ready) {
         this.ready.delete(log);
         parts.push({ log, ...log.take(limit) });
@@ -170,16 +191,17 @@ export class OutputWriter {
         if (limit.rows <= 0 || limit.bytes <= 0 || parts.some((part) => part.log.hasWork)) break;
       }
       const outcomes = await this.commit(parts.map((part) => part.commit));
-      for (const [index, { log, commit, writes }] of parts.entries()) {
+      for (const [index, part] of parts.entries()) {
+        const { log, writes } = part;
         const outcome = outcomes?.[index];
         if (!outcome) {
           log.abandon(writes, new Draining());
           this.ready.delete(log);
           continue;
         }
-        this.tell(commit, outcome);
+        if (outcome === 'committed') this.tell(part);
         log.settle(writes, outcome);
-        if (outcome.kind === 'lost') this.ready.delete(log);
+        if (outcome === 'lost') this.ready.delete(log);
       }
     }
     // In the same step as the last look at what is ready: nothing can be queued in between and stay there.
@@ -200,18 +222,7 @@ export class OutputWriter {
     }
   }
 
-  private tell(commit: TurnCommit, outcome: CommitOutcome): void {
-    const { sessionId } = commit;
-    if (outcome.kind === 'repeated') this.doorbell.emit('log.rang', { sessionId });
-    if (outcome.kind !== 'committed' || outcome.ids.length === 0) return;
-    this.doorbell.emit('log.committed', {
-      sessionId,
-      after: outcome.after,
-      rows: commit.rows.map((row, index) => ({
-        ...row,
-        id: outcome.ids[index] ?? 0,
-        turn: commit.turnNumber,
-      })),
-    });
+  private tell({ commit: { sessionId, rows }, after }: Part): void {
+    if (rows.length > 0) this.doorbell.emit('log.committed', { sessionId, after, rows });
   }
 }

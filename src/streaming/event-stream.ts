@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
-import { encodeEvent, type Frame, HEARTBEAT } from '../event-log/frames.js';
-import { type FeedListener, PageSizer, type SessionFeed } from '../event-log/session-feed.js';
+import { type Block, encodeEvent, HEARTBEAT } from '../event-log/frames.js';
+import type { FeedListener, SessionFeed } from '../event-log/session-feed.js';
 import type { StreamStart, StreamState } from '../sessions/stream-states.repository.js';
 import type { StartEvent, TurnStartEvent } from './dto/session-event.dto.js';
 import { staleEvent, terminalEventOf } from './terminal-event.js';
@@ -26,7 +26,6 @@ export interface EventStreamOptions {
  */
 export class EventStream extends Readable implements FeedListener {
   private readonly feed: SessionFeed;
-  private readonly sizer = new PageSizer();
   private readonly turn: number;
   private cursor: number;
   private announcedTurn: number;
@@ -94,13 +93,13 @@ export class EventStream extends Readable implements FeedListener {
   private async pump(): Promise<void> {
     while (!this.finished) {
       this.woken = false;
-      const frames = await this.readOn();
+      const blocks = await this.readOn();
       if (this.finished) return;
-      if (frames === undefined) {
+      if (blocks === undefined) {
         await this.sleep(RETRY_MS);
-      } else if (frames.length > 0) {
+      } else if (blocks.length > 0) {
         this.wanted = false;
-        if (!this.send(this.join(frames)) && !this.wanted) {
+        if (!this.send(this.join(blocks)) && !this.wanted) {
           this.pumping = false;
           return;
         }
@@ -110,8 +109,8 @@ export class EventStream extends Readable implements FeedListener {
     }
   }
 
-  /** @returns the next frames, none when there is nothing new, `undefined` when the database did not answer. */
-  private async readOn(): Promise<readonly Frame[] | undefined> {
+  /** @returns the next blocks, none when there is nothing new, `undefined` when the database did not answer. */
+  private async readOn(): Promise<readonly Block[] | undefined> {
     try {
       if (this.stateIsOld) {
         this.stateIsOld = false;
@@ -123,11 +122,10 @@ export class EventStream extends Readable implements FeedListener {
         this.state = state;
         this.feed.expect(state.lastId);
       }
-      const frames = await this.feed.read(this.cursor, this.sizer.rows);
-      this.sizer.observe(frames);
+      const blocks = await this.feed.read(this.cursor);
       // A prompt may have queued a further turn since: this stream ends with its own.
-      const end = frames.findIndex((frame) => frame.turn > this.turn);
-      return end === -1 ? frames : frames.slice(0, end);
+      const end = blocks.findIndex((block) => block.turn > this.turn);
+      return end === -1 ? blocks : blocks.slice(0, end);
     } catch {
       // Clients wait through an outage of the database; nothing is lost by trying again.
       this.stateIsOld = true;
@@ -135,16 +133,16 @@ export class EventStream extends Readable implements FeedListener {
     }
   }
 
-  private join(frames: readonly Frame[]): Buffer {
+  private join(blocks: readonly Block[]): Buffer {
     const parts: Buffer[] = [];
-    for (const frame of frames) {
-      if (frame.isOutput && frame.turn > this.announcedTurn) {
-        this.announcedTurn = frame.turn;
-        const begin: TurnStartEvent = { type: 'turn_start', id: frame.id, turn: frame.turn };
+    for (const { first, last, turn, isOutput, bytes } of blocks) {
+      if (isOutput && turn > this.announcedTurn) {
+        this.announcedTurn = turn;
+        const begin: TurnStartEvent = { type: 'turn_start', id: first, turn };
         parts.push(encodeEvent(begin));
       }
-      parts.push(frame.bytes);
-      this.cursor = frame.id;
+      parts.push(bytes);
+      this.cursor = last;
     }
     return parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts);
   }

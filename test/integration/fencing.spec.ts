@@ -84,7 +84,9 @@ const commitOf = (turn: ClaimedTurn, text: string): TurnCommit => ({
   turnNumber: turn.turn_number,
   fencing: turn.fencing,
   seq: turn.commit_seq,
-  rows: [{ kind: LogKind.stdout, data: text }],
+  rows: [{ id: turn.last_log_id + 1, turn: turn.turn_number, kind: LogKind.framed, data: text }],
+  lastId: turn.last_log_id + 1,
+  firstOutputId: turn.last_log_id + 1,
   position: { offset: 10, stdout: 0, stderr: 0 },
   progress: {},
 });
@@ -105,11 +107,9 @@ describe('the fencing number', () => {
     expect(second).toMatchObject({ id: first.id, commit_seq: first.commit_seq });
     expect(second.fencing).toBeGreaterThan(first.fencing);
 
-    expect(await output.commit([commitOf(first, 'late')], false)).toEqual([{ kind: 'lost' }]);
-    expect(await output.commit([commitOf(first, 'late')], true)).toEqual([{ kind: 'lost' }]);
-    expect(await output.commit([commitOf(second, 'mine')], false)).toEqual([
-      { kind: 'committed', after: 0, ids: [expect.any(Number)] },
-    ]);
+    expect(await output.commit([commitOf(first, 'late')], false)).toEqual(['lost']);
+    expect(await output.commit([commitOf(first, 'late')], true)).toEqual(['lost']);
+    expect(await output.commit([commitOf(second, 'mine')], false)).toEqual(['committed']);
     expect(await logOf(second)).toEqual(['mine']);
   });
 
@@ -129,8 +129,8 @@ describe('the sequence number', () => {
   it('keeps a commit whose answer was lost from being applied twice', async () => {
     const { second } = await takenOver();
     await output.commit([commitOf(second, 'once')], false);
-    expect(await output.commit([commitOf(second, 'once')], true)).toEqual([{ kind: 'repeated' }]);
-    expect(await output.commit([commitOf(second, 'once')], false)).toEqual([{ kind: 'lost' }]);
+    expect(await output.commit([commitOf(second, 'once')], true)).toEqual(['committed']);
+    expect(await output.commit([commitOf(second, 'once')], false)).toEqual(['lost']);
     expect(await logOf(second)).toEqual(['once']);
   });
 });
