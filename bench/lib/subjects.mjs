@@ -83,6 +83,8 @@ export async function startSourceService({ profile, env = {} } = {}) {
       model: 'shell/bash',
     });
     const database = new pg.Pool({ connectionString: databaseUrl, max: 2 });
+    // Its server ends before the pool does when a measurement is broken off.
+    database.on('error', () => undefined);
     return {
       ...client,
       agentId: agent.id,

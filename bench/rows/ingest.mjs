@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { cpuMeter } from '../lib/processes.mjs';
 import { startSourceService } from '../lib/subjects.mjs';
 
@@ -22,12 +23,12 @@ export async function open({ tiny, profile }) {
     );
     return rows[0].bytes;
   };
-  const count = async (ids) => {
+  const ended = async (ids) => {
     const { rows } = await service.database.query(
       `SELECT count(*)::int AS ended FROM turns WHERE session_id = ANY ($1) AND status = 'completed'`,
       [ids],
     );
-    return rows[0];
+    return rows[0].ended;
   };
 
   const contenders = {
@@ -41,11 +42,9 @@ export async function open({ tiny, profile }) {
       const cpu = cpuMeter([service.pid]);
       const begun = performance.now();
       await service.allow(each);
-      for (const id of ids) await service.until(id, 'completed');
+      while ((await ended(ids)) < turns) await delay(10);
       const ms = performance.now() - begun;
       const [serviceMs, databaseMs] = [cpu(), database()];
-      const { ended } = await count(ids);
-      if (ended !== turns) throw new Error(`${ended} of ${turns} turns completed`);
       const events = turns * each;
       return {
         rate: (events * 1000) / ms,

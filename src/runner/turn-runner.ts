@@ -20,7 +20,7 @@ import { Redactor } from './redactor.js';
 import type { TurnPlan, TurnPlanner } from './turn-plan.js';
 
 /** Above this, following waits for commits. Bytes. */
-const MAX_PENDING_BYTES = 2 * 1024 * 1024;
+const MAX_PENDING_BYTES = 1024 * 1024;
 /** How long after the deadline the supervisor may take to act before this worker does. */
 const DEADLINE_GRACE_MS = 5_000;
 const LAUNCH_LIMIT_MS = 60_000;

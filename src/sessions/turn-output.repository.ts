@@ -61,8 +61,10 @@ const COMMIT = {
       FOR UPDATE OF t
     ), logged AS (
       INSERT INTO event_log (session_id, id, created_at, turn, kind, data)
-      SELECT o.session_id, x.id, clock_timestamp(), o.turn_number, x.kind, x.data
-      FROM unnest($10::uuid[], $11::bigint[], $12::smallint[], $13::text[]) AS x (turn_id, id, kind, data)
+      SELECT o.session_id, x.id, clock_timestamp(), o.turn_number, x.kind,
+        convert_from(substring($13::bytea FROM x.start FOR x.length), 'UTF8')
+      FROM unnest($10::uuid[], $11::bigint[], $12::smallint[], $14::integer[],
+        $15::integer[]) AS x (turn_id, id, kind, start, length)
       JOIN owned o ON o.id = x.turn_id
     ), moved AS (
       UPDATE turns t SET
@@ -76,7 +78,7 @@ const COMMIT = {
         first_output_id = coalesce(t.first_output_id, o.first_output)
       FROM owned o WHERE t.id = o.id
     ), rung AS (
-      SELECT pg_notify($14, payload) FROM unnest($15::text[]) AS payload
+      SELECT pg_notify($16, payload) FROM unnest($17::text[]) AS payload
     )
     SELECT id AS turn_id, (SELECT count(*) FROM rung) AS bells FROM owned`,
 };
@@ -143,6 +145,9 @@ export class TurnOutputRepository {
   private async apply(commits: readonly TurnCommit[]): Promise<string[]> {
     if (commits.length === 0) return [];
     const rows = commits.flatMap((commit) => commit.rows.map((row) => ({ ...row, commit })));
+    // As one binary value: in an array, every quotation mark of every frame would have to be escaped.
+    const texts = rows.map((row) => Buffer.from(row.data));
+    let end = 0;
     const written = commits.filter((commit) => commit.rows.length > 0);
     const answers = await this.sql.query<{ turn_id: string }>(COMMIT, [
       commits.map((commit) => commit.turnId),
@@ -157,7 +162,9 @@ export class TurnOutputRepository {
       rows.map((row) => row.commit.turnId),
       rows.map((row) => row.id),
       rows.map((row) => row.kind satisfies LogKind),
-      rows.map((row) => row.data),
+      Buffer.concat(texts),
+      texts.map(({ length }) => (end += length) - length + 1),
+      texts.map(({ length }) => length),
       this.doorbell.rowChannel,
       this.doorbell.rowPayloads([...new Set(written.map((commit) => commit.sessionId))]),
     ]);
