@@ -6,6 +6,8 @@ import { serve } from './rpc.mjs';
 
 let credit = 0;
 let stopped = true;
+const going = () => !stopped;
+const allowed = (seq) => stopped || seq <= credit;
 let wake;
 let running = Promise.resolve();
 
@@ -29,7 +31,7 @@ function connection(port) {
     post: (path, body) =>
       new Promise((resolve, reject) => {
         answered = (status) =>
-          /^20/.test(status) ? resolve() : reject(new Error(`POST: ${status}`));
+          status.startsWith('20') ? resolve() : reject(new Error(`POST: ${status}`));
         socket.write(
           `POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
         );
@@ -42,7 +44,7 @@ function connection(port) {
 async function paced({ port, paths, rate }) {
   const link = connection(port);
   const begun = performance.now();
-  for (let sent = 0; !stopped; sent += 1) {
+  for (let sent = 0; going(); sent += 1) {
     const wait = begun + (sent * 1000) / rate - performance.now();
     if (wait > 1) await delay(wait);
     await link.post(paths[sent % paths.length], message(Math.floor(sent / paths.length) + 1));
@@ -56,14 +58,14 @@ async function flatOut({ port, paths }, connections) {
     Array.from({ length: connections }, async (_, index) => {
       const link = connection(port);
       const own = paths.filter((_path, at) => at % connections === index);
-      for (let seq = 1; !stopped; seq += 1) {
-        while (seq > credit && !stopped) {
+      for (let seq = 1; going(); seq += 1) {
+        while (!allowed(seq)) {
           await new Promise((resolve) => {
             const before = wake;
             wake = () => (before?.(), resolve());
           });
         }
-        for (const path of own) if (!stopped) await link.post(path, message(seq));
+        for (const path of own) if (going()) await link.post(path, message(seq));
       }
       link.end();
     }),

@@ -35,9 +35,10 @@ const untilAllowed = (signal) =>
 async function* follow({ launchId, signal }) {
   const { messages, free, bytes } = sources.get(launchId);
   let offset = 0;
+  const allowed = free ? () => true : (seq) => seq <= credit;
   const fill = bytes && 'x'.repeat(bytes);
   for (let seq = 1; seq <= messages; seq += 1) {
-    while (!free && seq > credit) {
+    while (!allowed(seq)) {
       await untilAllowed(signal);
       if (signal.aborted) throw signal.reason;
     }

@@ -48,7 +48,7 @@ export class SseSocket {
       const head = this.head.slice(0, end);
       at = bytes.length - (this.head.length - end - 4);
       this.head = '';
-      if (!/^HTTP\/1\.1 200/.test(head)) return this.reject(new Error(head));
+      if (!head.startsWith('HTTP/1.1 200')) return this.reject(new Error(head));
       this.state = /transfer-encoding:\s*chunked/i.test(head) ? 'size' : 'plain';
       this.resolve();
     }

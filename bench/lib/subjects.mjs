@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as delay } from 'node:timers/promises';
-import pg from 'pg';
+import { Pool } from 'pg';
 import { tree } from './processes.mjs';
 import { startHelper } from './rpc.mjs';
 
@@ -20,8 +20,11 @@ export function apiClient(url, token) {
   const call = async (method, path, body) => {
     const response = await fetch(`${url}${path}`, {
       method,
-      headers: { authorization, ...(body && { 'content-type': 'application/json' }) },
-      body: body && JSON.stringify(body),
+      headers: { authorization },
+      ...(body && {
+        headers: { authorization, 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      }),
     });
     const answer = await response.json();
     if (!response.ok) throw new Error(`${method} ${path}: ${JSON.stringify(answer)}`);
@@ -82,7 +85,7 @@ export async function startSourceService({ profile, env = {} } = {}) {
       provider: 'shell',
       model: 'shell/bash',
     });
-    const database = new pg.Pool({ connectionString: databaseUrl, max: 2 });
+    const database = new Pool({ connectionString: databaseUrl, max: 2 });
     // Its server ends before the pool does when a measurement is broken off.
     database.on('error', () => undefined);
     return {

@@ -1,7 +1,7 @@
 // Fastify and node-postgres with the statements that the requests come down to: no validation, no rules, no users.
 import { randomUUID } from 'node:crypto';
 import fastify from 'fastify';
-import pg from 'pg';
+import { Pool } from 'pg';
 import { serve } from '../lib/rpc.mjs';
 
 const SELECT = {
@@ -24,15 +24,16 @@ const INSERT = {
 
 serve({
   async start({ url }) {
-    const pool = new pg.Pool({ connectionString: url, max: 12 });
+    const pool = new Pool({ connectionString: url, max: 12 });
     const { rows } = await pool.query('SELECT id FROM users LIMIT 1');
     const owner = rows[0].id;
     const app = fastify();
-    app.get('/agents/:id', async (request) => {
+    const get = async (request) => {
       const found = await pool.query({ ...SELECT, values: [request.params.id, owner] });
       return { type: 'agent', ...found.rows[0] };
-    });
-    app.post('/agents', async (request, reply) => {
+    };
+    app.route({ method: 'GET', url: '/agents/:id', handler: get });
+    const post = async (request, reply) => {
       const { name, provider, model, system, metadata } = request.body;
       const snapshot = {
         name,
@@ -47,7 +48,8 @@ serve({
       const values = [randomUUID(), owner, name, provider, model, system, metadata, snapshot];
       const made = await pool.query({ ...INSERT, values });
       return reply.code(201).send({ type: 'agent', ...made.rows[0] });
-    });
+    };
+    app.route({ method: 'POST', url: '/agents', handler: post });
     return app.listen({ port: 0, host: '127.0.0.1' });
   },
 });

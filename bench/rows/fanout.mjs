@@ -81,12 +81,12 @@ export function fanoutRow({ title, goals, channels, readers, references: names }
     for (const [name, reference] of Object.entries(references)) {
       contenders[name] = async () => {
         round += 1;
-        const names = Array.from({ length: channelCount }, (_, at) => `many-${round}-${at}`);
+        const channelNames = Array.from({ length: channelCount }, (_, at) => `many-${round}-${at}`);
         await follow(
-          names.map((channel) => reference.stream(channel)),
+          channelNames.map((channel) => reference.stream(channel)),
           reference.ids,
         );
-        const paths = names.map((channel) => reference.publish(channel));
+        const paths = channelNames.map((channel) => reference.publish(channel));
         await publisher.call('start', { port: reference.port, paths });
         const pids = { server: reference.pids(), database: [] };
         const allow = (upTo) => publisher.call('allow', upTo);

@@ -22,7 +22,7 @@ export async function open({ say, tiny, profile }) {
   const reader = await startReader();
   const publisher = await startPublisher();
   const service = await startService({ env: { WORKER_CONCURRENCY: String(streams) }, profile });
-  const references = await available(['nchan', 'bare-node', 'sandbox-agent'], say);
+  const references = await available(['nchan', 'bare-node'], say);
 
   /** What the streams carry in the window, once they flow. */
   const observe = async (targets, ids, pids) => {
@@ -55,19 +55,16 @@ export async function open({ say, tiny, profile }) {
     let round = 0;
     contenders[name] = async () => {
       round += 1;
-      const channels = await Promise.all(
-        Array.from({ length: streams }, (_, at) => reference.channel?.() ?? `live-${round}-${at}`),
-      );
+      const channels = Array.from({ length: streams }, (_, at) => `live-${round}-${at}`);
       const paths = channels.map((channel) => reference.publish(channel));
-      if (reference.publishes) await reference.publishes({ channels, rate });
-      else await publisher.call('start', { port: reference.port, paths, rate });
+      await publisher.call('start', { port: reference.port, paths, rate });
       await delay(300);
       const result = await observe(
         channels.map((channel) => reference.stream(channel)),
         reference.ids,
         reference.pids(),
       );
-      await (reference.publishes ? reference.quiet() : publisher.call('stop'));
+      await publisher.call('stop');
       return result;
     };
   }

@@ -6,6 +6,8 @@ import type { StartEvent, TurnStartEvent } from './dto/session-event.dto.js';
 import { staleEvent, terminalEventOf } from './terminal-event.js';
 
 const BUFFER_BYTES = 64 * 1024;
+/** A page of at least this many bytes is likely to be followed by another one, which is read while this one is sent. */
+const READ_AHEAD_BYTES = 128 * 1024;
 const RETRY_MS = 500;
 
 export interface EventStreamOptions {
@@ -28,6 +30,8 @@ export class EventStream extends Readable implements FeedListener {
   private readonly feed: SessionFeed;
   private readonly turn: number;
   private cursor: number;
+  /** What comes after the cursor, asked for before the client wanted it. */
+  private ahead: Promise<readonly Block[]> | undefined;
   private announcedTurn: number;
   /** Looked at before rows are read: what it says has ended has all its rows in the log. */
   private state: StreamState | undefined;
@@ -99,7 +103,9 @@ export class EventStream extends Readable implements FeedListener {
         await this.sleep(RETRY_MS);
       } else if (blocks.length > 0) {
         this.wanted = false;
-        if (!this.send(this.join(blocks)) && !this.wanted) {
+        const bytes = this.join(blocks);
+        if (bytes.length >= READ_AHEAD_BYTES) this.readAhead();
+        if (!this.send(bytes) && !this.wanted) {
           this.pumping = false;
           return;
         }
@@ -122,15 +128,24 @@ export class EventStream extends Readable implements FeedListener {
         this.state = state;
         this.feed.expect(state.lastId);
       }
-      const blocks = await this.feed.read(this.cursor);
+      const ahead = await this.ahead;
+      this.ahead = undefined;
+      // That there was nothing says nothing: it may have been asked before the state was.
+      const blocks = ahead?.length ? ahead : await this.feed.read(this.cursor);
       // A prompt may have queued a further turn since: this stream ends with its own.
       const end = blocks.findIndex((block) => block.turn > this.turn);
       return end === -1 ? blocks : blocks.slice(0, end);
     } catch {
       // Clients wait through an outage of the database; nothing is lost by trying again.
       this.stateIsOld = true;
+      this.ahead = undefined;
       return undefined;
     }
+  }
+
+  private readAhead(): void {
+    this.ahead = this.feed.read(this.cursor);
+    this.ahead.catch(() => undefined);
   }
 
   private join(blocks: readonly Block[]): Buffer {
