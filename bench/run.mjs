@@ -16,6 +16,7 @@ const USAGE = `npm run bench -- [options]
   --json FILE       writes everything that was measured
   --write           writes the tables and the chart of docs/performance.md
   --profile FOLDER  writes CPU profiles of the service's processes
+  --no-build        measures the build that is there
   --tiny            as little as possible, to see that it works: its figures mean nothing`;
 const DOCUMENT = join(ROOT, 'docs', 'performance.md');
 const CHART = join(ROOT, 'docs', 'performance.svg');
@@ -28,6 +29,7 @@ const { values: options } = parseArgs({
     json: { type: 'string' },
     write: { type: 'boolean', default: false },
     profile: { type: 'string' },
+    'no-build': { type: 'boolean', default: false },
     tiny: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -42,7 +44,7 @@ async function run() {
   if (unknown.length > 0) return usage(`There is no row ${unknown.join(', ')}`);
   const rounds = Number(options.rounds);
   if (!Number.isInteger(rounds) || rounds < 1) return usage('--rounds takes a whole number');
-  prepare(complain);
+  if (!options['no-build']) prepare(complain);
 
   const machine = describeMachine(rounds);
   say(machine.description);
