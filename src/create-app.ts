@@ -33,8 +33,8 @@ export async function createApp(
     },
   );
   app.setGlobalPrefix(config.apiPrefix, {
-    exclude: ['healthz', 'readyz', 'openapi.json', 'docs', 'docs/:file'],
+    exclude: ['healthz', 'readyz', 'openapi.json', 'openapi-3.0.json', 'docs', 'docs/:file'],
   });
-  if (!preview) app.get(ApiDocument).describedBy(() => buildDocument(app, config));
+  if (!preview) app.get(ApiDocument).describedBy((version) => buildDocument(app, config, version));
   return app;
 }

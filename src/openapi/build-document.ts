@@ -5,6 +5,7 @@ import { unions } from '../common/openapi/one-of.decorator.js';
 import type { AppConfig } from '../config/app-config.js';
 import { addCommonAnswers } from './common-answers.js';
 import { DESCRIPTION, TAGS } from './introduction.js';
+import { replaceUnions } from './subtypes.js';
 import { nameUnions, type OpenApiVersion, tidySchemas } from './schemas.js';
 
 /** Describes the application's whole interface. The application need not be initialised: only its decorators are read. */
@@ -34,6 +35,7 @@ export function buildDocument(
   });
   nameUnions(document);
   addCommonAnswers(document);
+  if (version === '3.0.3') replaceUnions(document);
   tidySchemas(document, version);
   return document;
 }

@@ -8,6 +8,11 @@ import { ApiDocument } from './api-document.js';
 import { DOCS_PAGE, DOCS_POLICY, docsAsset } from './docs-assets.js';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
+const DOCUMENT = {
+  status: 200,
+  description: 'An OpenAPI document.',
+  content: { 'application/json': { schema: { type: 'object', additionalProperties: true } } },
+} as const;
 
 /** The interface's description, for programs and for people. */
 @ApiTags('operations')
@@ -15,18 +20,27 @@ const JSON_TYPE = 'application/json; charset=utf-8';
 export class OpenApiController {
   constructor(private readonly document: ApiDocument) {}
 
-  /** This document. */
+  /** The interface as OpenAPI 3.1. */
   @Operation({ id: 'getOpenApi' })
-  @ApiResponse({
-    status: 200,
-    description: 'An OpenAPI document.',
-    content: { 'application/json': { schema: { type: 'object', additionalProperties: true } } },
-  })
+  @ApiResponse(DOCUMENT)
   @Open()
   @Get('openapi.json')
   @Header('content-type', JSON_TYPE)
   openApi(): Buffer {
-    return this.document.bytes();
+    return this.document.bytes('3.1.0');
+  }
+
+  /**
+   * The interface as OpenAPI 3.0.3.
+   * @remarks For generators that do not know 3.1, or no unions: subtypes stand in place of those.
+   */
+  @Operation({ id: 'getOpenApi30' })
+  @ApiResponse(DOCUMENT)
+  @Open()
+  @Get('openapi-3.0.json')
+  @Header('content-type', JSON_TYPE)
+  openApi30(): Buffer {
+    return this.document.bytes('3.0.3');
   }
 
   @ApiExcludeEndpoint()

@@ -5,7 +5,8 @@ import { joinLines } from './common-answers.js';
 /** 3.1 for readers of today; the same document as 3.0.3 for generators that know no other. */
 export type OpenApiVersion = '3.1.0' | '3.0.3';
 
-type Json = Record<string, unknown>;
+/** A schema, or a part of one. */
+export type Json = Record<string, unknown>;
 
 /** Replaces the schema of each class that is marked as a union by the named `oneOf` that it stands for. */
 export function nameUnions(document: OpenAPIObject): void {
@@ -54,7 +55,9 @@ function tidy(schema: Json, version: OpenApiVersion): Json {
       Object.assign(result, (value as Json[])[0]);
       continue;
     }
-    if (key === 'properties') {
+    if (key === 'allOf') {
+      result.allOf = (value as Json[]).map((one) => tidy(one, version));
+    } else if (key === 'properties') {
       result.properties = mapValues(value as Record<string, Json>, (one) => tidy(one, version));
     } else if (key === 'items' || key === 'additionalProperties') {
       result[key] = typeof value === 'object' ? tidy(value as Json, version) : value;
@@ -72,10 +75,14 @@ function tidy(schema: Json, version: OpenApiVersion): Json {
   return result;
 }
 
-const nameOf = (path: string) => path.slice(path.lastIndexOf('/') + 1);
+/** The name of the schema that a reference points to. */
+export const nameOf = (path: string) => path.slice(path.lastIndexOf('/') + 1);
 
 const sorted = <T>(record: Record<string, T>): Record<string, T> =>
   Object.fromEntries(Object.entries(record).sort(([a], [b]) => (a < b ? -1 : 1)));
 
-const mapValues = <T>(record: Record<string, T>, map: (value: T) => T): Record<string, T> =>
+export const mapValues = <T, U>(
+  record: Record<string, T>,
+  map: (value: T) => U,
+): Record<string, U> =>
   Object.fromEntries(Object.entries(record).map(([key, value]) => [key, map(value)]));

@@ -6,7 +6,7 @@ import {
   Logger,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
-import { AppConfig } from '../config/app-config.js';
+import { AppConfig, isSoleProcess } from '../config/app-config.js';
 import { Doorbell } from '../event-log/doorbell.js';
 import { Metrics } from '../metrics/metrics.js';
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
@@ -19,8 +19,11 @@ const POLL_MS = 2_000;
 /** How often the records and what there is are compared, in polls. */
 const COMPARE_EVERY = 30;
 const DESTROY_LIMIT_MS = 60_000;
-/** For how long nobody else destroys what this process has taken. */
-const TAKEN_SECONDS = 120;
+/**
+ * For how long nobody else destroys what this process has taken. Two that destroy the same one do no harm, so it need
+ * not last for the longest destruction; what a killed process had taken has to wait for it.
+ */
+const TAKEN_SECONDS = 30;
 const PARALLEL = 4;
 
 /** Destroys the sandboxes that were given up: of ended or deleted sessions, idle for too long, or without a record. */
@@ -65,6 +68,7 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
   }
 
   private async run(): Promise<void> {
+    if (isSoleProcess(this.config)) await this.repository.releaseAll().catch(() => undefined);
     for (let round = 0; !this.stopping.signal.aborted; round += 1) {
       const heard = this.wakeup.heard();
       try {

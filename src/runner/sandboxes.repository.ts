@@ -23,6 +23,10 @@ const RELEASE = {
   name: 'sandboxes-release-doomed',
   text: 'UPDATE sandboxes SET reaper = NULL, reaper_until = NULL WHERE reaper = $1',
 };
+const RELEASE_ALL = {
+  name: 'sandboxes-release-all-doomed',
+  text: 'UPDATE sandboxes SET reaper = NULL, reaper_until = NULL WHERE reaper IS NOT NULL',
+};
 const FORGET = {
   name: 'sandboxes-forget',
   text: 'DELETE FROM sandboxes WHERE session_id = $1 AND doomed_at IS NOT NULL',
@@ -68,6 +72,11 @@ export class SandboxesRepository {
   /** Lets others destroy what this reaper has taken and not got to. */
   async release(reaper: string): Promise<void> {
     await this.sql.query(RELEASE, [reaper]);
+  }
+
+  /** Takes from all reapers what they have taken, for one that knows that they are dead. */
+  async releaseAll(): Promise<void> {
+    await this.sql.query(RELEASE_ALL, []);
   }
 
   async forget(sessionId: string): Promise<void> {

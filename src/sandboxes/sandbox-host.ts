@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readOrCreate } from '../common/create-once.js';
 
 /** Injection token of the one {@link SandboxDriver} that configuration chose. */
 export const SANDBOX_DRIVER = Symbol('sandbox driver');
@@ -15,14 +15,6 @@ export class SandboxHost {
 
 /** The lasting name of this installation's data folder, made on first use. */
 export async function loadHostName(dataDir: string): Promise<string> {
-  const path = join(dataDir, 'host-id');
-  await mkdir(dataDir, { recursive: true });
-  const draft = `${path}.${randomUUID()}.new`;
-  await writeFile(draft, `${randomUUID()}\n`);
-  // link, unlike rename, leaves a name that somebody else made first alone.
-  await link(draft, path).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error;
-  });
-  await rm(draft, { force: true });
-  return (await readFile(path, 'utf8')).trim();
+  const text = await readOrCreate(join(dataDir, 'host-id'), () => `${randomUUID()}\n`);
+  return text.trim();
 }

@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto';
-import { link, mkdir, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readOrCreate } from '../common/create-once.js';
 import { KeyRing } from './key-ring.js';
 
 /**
@@ -13,36 +12,6 @@ export async function loadKeyRing(config: {
 }): Promise<KeyRing> {
   if (config.encryptionKeys !== undefined) return KeyRing.parse(config.encryptionKeys);
   const path = join(config.dataDir, 'encryption-keys');
-  const text = (await readIfThere(path)) ?? (await create(path, config.dataDir));
+  const text = await readOrCreate(path, () => `${KeyRing.generateEntry()}\n`, 0o600);
   return KeyRing.parse(text.trim());
-}
-
-async function create(path: string, folder: string): Promise<string> {
-  await mkdir(folder, { recursive: true });
-  const draft = `${path}.${randomUUID()}.new`;
-  const file = await open(draft, 'w', 0o600);
-  try {
-    await file.writeFile(`${KeyRing.generateEntry()}\n`);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  try {
-    // link, unlike rename, leaves a ring that somebody else made in the meantime alone.
-    await link(draft, path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-  } finally {
-    await rm(draft, { force: true });
-  }
-  return readFile(path, 'utf8');
-}
-
-async function readIfThere(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
 }

@@ -18,6 +18,8 @@ const NO_KEY = [
 ];
 const LIMIT =
   'Concurrent session limit reached (10 of 10 active). Terminate an active session first.';
+const KEY_MALFORMED = 'Idempotency-Key must be 1 to 255 visible ASCII characters';
+const KEY_REUSED = 'The Idempotency-Key was used before with another request body';
 const IDEMPOTENCY_HEADER = {
   name: 'Idempotency-Key',
   required: false,
@@ -45,7 +47,7 @@ export class SessionsController {
     id: 'createSession',
     body: { type: CreateSessionDto, examples: CREATE_SESSION_EXAMPLES },
     refusals: {
-      400: [...NO_KEY, 'Unknown provider: "acme"'],
+      400: [...NO_KEY, 'Unknown provider: "acme"', KEY_MALFORMED],
       404: ['Agent not found', 'Environment not found'],
       409: [
         'Cannot create session with archived agent',
@@ -59,6 +61,7 @@ export class SessionsController {
         'Two resources have the mount path "app", or one lies in the other',
         'A checkout of type commit needs a sha of 7 to 64 hexadecimal digits',
         'A checkout of type branch needs the name of a branch',
+        KEY_REUSED,
       ],
       429: [LIMIT],
       502: [
@@ -101,7 +104,7 @@ export class SessionsController {
     id: 'promptSession',
     body: { type: PromptSessionDto, examples: PROMPT_SESSION_EXAMPLES },
     refusals: {
-      400: NO_KEY,
+      400: [...NO_KEY, KEY_MALFORMED],
       404: NOT_FOUND,
       409: [
         'Session is already running',
@@ -110,6 +113,7 @@ export class SessionsController {
         'Session has been terminated',
         SANDBOX_GONE,
       ],
+      422: [KEY_REUSED],
       429: [LIMIT],
     },
   })

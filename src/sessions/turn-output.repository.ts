@@ -49,12 +49,12 @@ const COMMIT = {
   text: `
     WITH input AS (
       SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-        $6::bigint[], $7::jsonb[], $8::bigint[], $9::bigint[])
+        $6::bigint[], $7::jsonb[], $8::bigint[], $9::bigint[]) WITH ORDINALITY
         AS i (turn_id, fencing, seq, spool_offset, spool_stdout, spool_stderr, progress, last_id,
-          first_output)
+          first_output, part)
     ), owned AS MATERIALIZED (
-      SELECT t.id, t.session_id, t.turn_number, i.spool_offset, i.spool_stdout, i.spool_stderr,
-        i.progress, i.last_id, i.first_output
+      SELECT i.part, t.id, t.session_id, t.turn_number, i.spool_offset, i.spool_stdout,
+        i.spool_stderr, i.progress, i.last_id, i.first_output
       FROM input i JOIN turns t ON t.id = i.turn_id
       WHERE t.status = 'running' AND t.fencing = i.fencing AND t.commit_seq = i.seq
       ORDER BY t.id
@@ -63,9 +63,9 @@ const COMMIT = {
       INSERT INTO event_log (session_id, id, created_at, turn, kind, data)
       SELECT o.session_id, x.id, clock_timestamp(), o.turn_number, x.kind,
         convert_from(substring($13::bytea FROM x.start FOR x.length), 'UTF8')
-      FROM unnest($10::uuid[], $11::bigint[], $12::smallint[], $14::integer[],
-        $15::integer[]) AS x (turn_id, id, kind, start, length)
-      JOIN owned o ON o.id = x.turn_id
+      FROM unnest($10::integer[], $11::bigint[], $12::smallint[], $14::integer[],
+        $15::integer[]) AS x (part, id, kind, start, length)
+      JOIN owned o ON o.part = x.part
     ), moved AS (
       UPDATE turns t SET
         commit_seq = t.commit_seq + 1,
@@ -80,13 +80,14 @@ const COMMIT = {
     ), rung AS (
       SELECT pg_notify($16, payload) FROM unnest($17::text[]) AS payload
     )
-    SELECT id AS turn_id, (SELECT count(*) FROM rung) AS bells FROM owned`,
+    SELECT part::int, (SELECT count(*) FROM rung) AS bells FROM owned`,
 };
 const APPLIED = {
   name: 'turns-commit-applied',
   timeoutMs: ANSWER_MS,
   text: `
-    SELECT t.id FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS i (turn_id, fencing, seq)
+    SELECT i.part::int FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) WITH ORDINALITY
+      AS i (turn_id, fencing, seq, part)
     JOIN turns t ON t.id = i.turn_id
     WHERE t.fencing = i.fencing AND t.commit_seq = i.seq + 1 AND t.status = 'running'`,
 };
@@ -128,28 +129,33 @@ export class TurnOutputRepository {
 
   /**
    * Writes the output of many turns in one statement, with one notification. A turn's part is applied only if its
-   * fencing number still holds and its sequence number is next, and then wholly.
+   * fencing number still holds and its sequence number is next, and then wholly. A turn may come in several parts: of
+   * a worker that lost it and has claimed it anew, the old claim's writes may still be waiting beside the new one's.
    * @throws when the database did not answer: the commit may have been applied; call again with `repeated`.
    */
   async commit(commits: readonly TurnCommit[], repeated: boolean): Promise<CommitOutcome[]> {
-    const applied = repeated ? await this.alreadyApplied(commits) : new Set<string>();
-    const open = commits.filter((commit) => !applied.has(commit.turnId));
-    for (const turnId of await this.apply(open)) applied.add(turnId);
+    const applied = repeated ? await this.alreadyApplied(commits) : new Set<TurnCommit>();
+    const open = commits.filter((commit) => !applied.has(commit));
+    for (const commit of await this.apply(open)) applied.add(commit);
     // The first try may have been applied just now, while this one waited for its locks.
-    const missing = repeated ? open.filter((commit) => !applied.has(commit.turnId)) : [];
-    for (const turnId of await this.alreadyApplied(missing)) applied.add(turnId);
-    return commits.map((commit) => (applied.has(commit.turnId) ? 'committed' : 'lost'));
+    const missing = repeated ? open.filter((commit) => !applied.has(commit)) : [];
+    for (const commit of await this.alreadyApplied(missing)) applied.add(commit);
+    return commits.map((commit) => (applied.has(commit) ? 'committed' : 'lost'));
   }
 
-  /** @returns the turns whose part was applied. */
-  private async apply(commits: readonly TurnCommit[]): Promise<string[]> {
+  /** @returns what was applied. */
+  private async apply(commits: readonly TurnCommit[]): Promise<TurnCommit[]> {
     if (commits.length === 0) return [];
-    const rows = commits.flatMap((commit) => commit.rows.map((row) => ({ ...row, commit })));
+    const rows = commits.flatMap((commit, index) =>
+      commit.rows.map((row) => ({ ...row, part: index + 1 })),
+    );
     // As one binary value: in an array, every quotation mark of every frame would have to be escaped.
     const texts = rows.map((row) => Buffer.from(row.data));
     let end = 0;
-    const written = commits.filter((commit) => commit.rows.length > 0);
-    const answers = await this.sql.query<{ turn_id: string }>(COMMIT, [
+    const told = commits
+      .filter(({ rows: own }) => own.length > 0)
+      .map(({ sessionId }) => sessionId);
+    const answers = await this.sql.query<{ part: number }>(COMMIT, [
       commits.map((commit) => commit.turnId),
       commits.map((commit) => commit.fencing),
       commits.map((commit) => commit.seq),
@@ -159,16 +165,16 @@ export class TurnOutputRepository {
       commits.map((commit) => JSON.stringify(commit.progress)),
       commits.map((commit) => commit.lastId),
       commits.map((commit) => commit.firstOutputId),
-      rows.map((row) => row.commit.turnId),
+      rows.map((row) => row.part),
       rows.map((row) => row.id),
       rows.map((row) => row.kind satisfies LogKind),
       Buffer.concat(texts),
       texts.map(({ length }) => (end += length) - length + 1),
       texts.map(({ length }) => length),
       this.doorbell.rowChannel,
-      this.doorbell.rowPayloads([...new Set(written.map((commit) => commit.sessionId))]),
+      this.doorbell.rowPayloads([...new Set(told)]),
     ]);
-    return answers.map((answer) => answer.turn_id);
+    return answers.map(({ part }) => commits[part - 1]).filter((commit) => commit !== undefined);
   }
 
   /**
@@ -208,14 +214,15 @@ export class TurnOutputRepository {
     return ended;
   }
 
-  private async alreadyApplied(commits: readonly TurnCommit[]): Promise<Set<string>> {
+  private async alreadyApplied(commits: readonly TurnCommit[]): Promise<Set<TurnCommit>> {
     if (commits.length === 0) return new Set();
-    const rows = await this.sql.query<{ id: string }>(APPLIED, [
+    const rows = await this.sql.query<{ part: number }>(APPLIED, [
       commits.map((commit) => commit.turnId),
       commits.map((commit) => commit.fencing),
       commits.map((commit) => commit.seq),
     ]);
-    return new Set(rows.map((row) => row.id));
+    const parts = new Set(rows.map(({ part }) => part));
+    return new Set(commits.filter((_commit, index) => parts.has(index + 1)));
   }
 }
 

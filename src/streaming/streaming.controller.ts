@@ -7,7 +7,7 @@ import { readCursor } from './cursor.js';
 import { SessionEvent } from './dto/session-event.dto.js';
 import { StreamingService } from './streaming.service.js';
 
-const CURSOR = { type: 'integer', minimum: 0 } as const;
+const CURSOR = { type: 'integer', format: 'int64', minimum: 0 } as const;
 const EXAMPLE = [
   'data: {"type":"start","provider":"shell","session_id":"0d2f6c1e-6a3b-4f0e-9c55-2f1f7c1b7a10"}',
   'id: 1\ndata: {"type":"stage","id":1,"stage":"create_sprite","state":"started"}',

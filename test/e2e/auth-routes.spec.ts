@@ -10,7 +10,13 @@ const NOWHERE = '00000000-0000-4000-8000-000000000000';
 const HERE = dirname(fileURLToPath(import.meta.url));
 const BUILD = pathToFileURL(join(HERE, '..', '..', 'dist')).href;
 /** A decision for each: nothing becomes open by itself. */
-const OPEN = new Set(['GET /healthz', 'GET /readyz', 'GET /openapi.json', 'GET /docs']);
+const OPEN = new Set([
+  'GET /healthz',
+  'GET /readyz',
+  'GET /openapi.json',
+  'GET /openapi-3.0.json',
+  'GET /docs',
+]);
 
 let service: Service;
 let routes: string[];

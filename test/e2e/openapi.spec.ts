@@ -8,9 +8,9 @@ interface Document {
   paths: Record<string, object>;
 }
 
-const committed = JSON.parse(
-  readFileSync(new URL('../../openapi.json', import.meta.url), 'utf8'),
-) as Document;
+const read = (file: string) =>
+  JSON.parse(readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8')) as Document;
+const committed = read('openapi.json');
 
 describe('with the default configuration', () => {
   let service: Service;
@@ -21,12 +21,15 @@ describe('with the default configuration', () => {
   });
   afterAll(() => service.stop());
 
-  it('the document is served to anybody, and is the committed one', async () => {
-    const answer = await nobody.get('/openapi.json');
-    expect(answer.status).toBe(200);
-    expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');
-    expect(answer.body).toEqual(committed);
-  });
+  it.each(['openapi.json', 'openapi-3.0.json'])(
+    '%s is served to anybody, and is the committed one',
+    async (file) => {
+      const answer = await nobody.get(`/${file}`);
+      expect(answer.status).toBe(200);
+      expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');
+      expect(answer.body).toEqual(read(file));
+    },
+  );
 
   it('the page is served to anybody, with all that it loads, from here', async () => {
     const page = await nobody.get('/docs');
@@ -67,7 +70,7 @@ describe('with API_PREFIX and PUBLIC_URL', () => {
     expect(status).toBe(200);
     const { servers, paths } = body as object as Document;
     expect(servers.map(({ url }) => url)).toEqual(['https://agents.example.com/service']);
-    const open = new Set(['/healthz', '/readyz', '/openapi.json']);
+    const open = new Set(['/healthz', '/readyz', '/openapi.json', '/openapi-3.0.json']);
     const expected = Object.keys(committed.paths).map((path) =>
       open.has(path) ? path : `/v1${path}`,
     );

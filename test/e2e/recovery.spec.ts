@@ -36,8 +36,11 @@ beforeEach(async () => {
   sessions = new SessionsOf(service, service);
 });
 afterEach(async () => {
-  await leaveNothing(service, [sessions]);
-  await service.stop();
+  try {
+    await leaveNothing(service, [sessions]);
+  } finally {
+    await service.stop();
+  }
 });
 afterAll(async () => {
   await database.drop();
@@ -93,7 +96,7 @@ describe('kill -9 of the service', () => {
   });
 
   it('while the turn ends without it, is told how', async () => {
-    const id = await sessions.create('sleep 0.5; echo late; exit 5');
+    const id = await sessions.create('sleep 2; echo late; exit 5');
     await sessions
       .stream(id)
       .until((s) => s.stages().includes('runtime_start started'))

@@ -91,9 +91,9 @@ function print({
     reordered: tally.reordered,
     'done twice': duplicates,
     orphans: orphans.length,
+    'problems (told above)': tally.problems.length,
   }))
     log(`${name.padEnd(36)} ${value}`);
-  for (const problem of tally.problems.slice(0, 50)) log(`PROBLEM ${problem}`);
   for (const orphan of orphans.slice(0, 50)) log(`LEFT ${orphan}`);
   if (folder !== undefined) log(`logs in ${folder}/logs`);
   log(ok ? 'OK' : 'FAILED');

@@ -15,6 +15,7 @@ import {
   type TurnCommit,
   TurnOutputRepository,
 } from '../../src/sessions/turn-output.repository.js';
+import { eventually } from '../support/sessions.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 let database: TestDatabase;
@@ -78,18 +79,21 @@ async function takenOver(): Promise<{ first: ClaimedTurn; second: ClaimedTurn }>
   return { first, second: await claim('second') };
 }
 
-const commitOf = (turn: ClaimedTurn, text: string): TurnCommit => ({
-  turnId: turn.id,
-  sessionId: turn.session_id,
-  turnNumber: turn.turn_number,
-  fencing: turn.fencing,
-  seq: turn.commit_seq,
-  rows: [{ id: turn.last_log_id + 1, turn: turn.turn_number, kind: LogKind.framed, data: text }],
-  lastId: turn.last_log_id + 1,
-  firstOutputId: turn.last_log_id + 1,
-  position: { offset: 10, stdout: 0, stderr: 0 },
-  progress: {},
-});
+const commitOf = (turn: ClaimedTurn, text: string, seq = turn.commit_seq): TurnCommit => {
+  const id = turn.last_log_id + 1 + seq - turn.commit_seq;
+  return {
+    turnId: turn.id,
+    sessionId: turn.session_id,
+    turnNumber: turn.turn_number,
+    fencing: turn.fencing,
+    seq,
+    rows: [{ id, turn: turn.turn_number, kind: LogKind.framed, data: text }],
+    lastId: id,
+    firstOutputId: id,
+    position: { offset: 10, stdout: 0, stderr: 0 },
+    progress: {},
+  };
+};
 
 async function logOf(turn: ClaimedTurn): Promise<string[]> {
   const rows: { data: string }[] = await dataSource.query(
@@ -113,6 +117,23 @@ describe('the fencing number', () => {
     expect(await logOf(second)).toEqual(['mine']);
   });
 
+  it('tells apart the writes of a worker that lost a turn and has it again, in one statement', async () => {
+    const { first, second } = await takenOver();
+    for (const repeated of [false, true]) {
+      const seq = repeated ? 1 : 0;
+      const both = [commitOf(first, 'late', seq), commitOf(second, 'mine', seq)];
+      expect(await output.commit(both, repeated)).toEqual(['lost', 'committed']);
+    }
+    expect(await output.commit([commitOf(first, 'late'), commitOf(second, 'mine')], true)).toEqual([
+      'lost',
+      'lost',
+    ]);
+    expect(
+      await output.commit([commitOf(first, 'late'), commitOf(second, 'mine', 1)], true),
+    ).toEqual(['lost', 'committed']);
+    expect(await logOf(second)).toEqual(['mine', 'mine']);
+  });
+
   it('keeps it from ending the turn', async () => {
     const { first, second } = await takenOver();
     const asOf = (turn: ClaimedTurn) => ({ ...turn, sessionId: turn.session_id });
@@ -132,5 +153,66 @@ describe('the sequence number', () => {
     expect(await output.commit([commitOf(second, 'once')], true)).toEqual(['committed']);
     expect(await output.commit([commitOf(second, 'once')], false)).toEqual(['lost']);
     expect(await logOf(second)).toEqual(['once']);
+  });
+});
+
+describe('a commit that has to wait for another statement', () => {
+  /** Commits while another transaction has changed the turn and is not through. */
+  async function commitBehind(
+    change: string,
+    turn: ClaimedTurn,
+    commits: readonly TurnCommit[],
+  ): Promise<unknown> {
+    const other = dataSource.createQueryRunner();
+    await other.startTransaction();
+    await other.query(change, [turn.id]);
+    const committed = output.commit(commits, false);
+    await eventually(async () => {
+      const [row]: { waiting: string }[] = await dataSource.query(
+        `SELECT count(*) AS waiting FROM pg_stat_activity
+         WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+      );
+      return Number(row?.waiting) > 0;
+    }, 'the commit to wait');
+    await other.commitTransaction();
+    await other.release();
+    return committed;
+  }
+  const positionOf = async (turn: ClaimedTurn): Promise<unknown> => {
+    const [row]: unknown[] = await dataSource.query(
+      'SELECT commit_seq::int, spool_offset::int FROM turns WHERE id = $1',
+      [turn.id],
+    );
+    return row;
+  };
+
+  it('is applied wholly after a renewal of the lease', async () => {
+    const turns = [(await takenOver()).second, (await takenOver()).second];
+    for (const turn of turns) {
+      const outcome = await commitBehind(
+        `UPDATE turns SET lease_expires_at = now() + interval '1 minute' WHERE id = $1`,
+        turn,
+        turns.map((each) => commitOf(each, 'x', turns.indexOf(turn))),
+      );
+      expect(outcome).toEqual(['committed', 'committed']);
+    }
+    for (const turn of turns) {
+      expect(await logOf(turn)).toEqual(['x', 'x']);
+      expect(await positionOf(turn)).toEqual({ commit_seq: 2, spool_offset: 10 });
+    }
+  });
+
+  it('is not applied at all after a takeover', async () => {
+    const turns = [(await takenOver()).second, (await takenOver()).second];
+    const [lost, kept] = turns as [ClaimedTurn, ClaimedTurn];
+    const outcome = await commitBehind(
+      'UPDATE turns SET fencing = fencing + 1 WHERE id = $1',
+      lost,
+      turns.map((each) => commitOf(each, 'x')),
+    );
+    expect(outcome).toEqual(['lost', 'committed']);
+    expect(await logOf(lost)).toEqual([]);
+    expect(await positionOf(lost)).toEqual({ commit_seq: 0, spool_offset: 0 });
+    expect(await positionOf(kept)).toEqual({ commit_seq: 1, spool_offset: 10 });
   });
 });

@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { testWith } from '../support/requirements.js';
 import { CLIS, describeCli, type Cli } from './support/clis.js';
-import { brokenServer, httpServer, stdioServer } from './support/mcp-servers.js';
+import { brokenServer, httpServer, sseServer, stdioServer } from './support/mcp-servers.js';
 import { MODEL_KEY } from './model-endpoint/model-endpoint.js';
 import { Rig, type RunningSession } from './support/rig.js';
 
@@ -31,10 +31,16 @@ afterAll(async () => {
   await rig.stop();
 });
 
-async function start(cli: Cli, prompt: string, agent: Record<string, unknown> = {}) {
+async function start(
+  cli: Cli,
+  prompt: string,
+  agent: Record<string, unknown> = {},
+  timeout?: number,
+) {
   const { provider, model } = cli;
   const session = await rig.session({ provider, model, ...agent }, prompt, {
     environment: LIMITED,
+    timeout,
   });
   sessions.push(session);
   return session;
@@ -54,12 +60,14 @@ for (const cli of CLIS) {
             'word-apple %%shell echo hello from the first turn > note.txt; echo wrote it%%',
             '%%mcp pipes echo {"text":"through pipes"}%%',
             '%%mcp wires echo {"text":"through wires"}%%',
+            ...(cli.speaksSse ? ['%%mcp events echo {"text":"through events"}%%'] : []),
           ].join('\n'),
           {
             system: 'You are word-system.',
             mcp_servers: [
               stdioServer('pipes'),
               httpServer('wires', rig.model.url),
+              ...(cli.speaksSse ? [sseServer('events', rig.model.url)] : []),
               brokenServer('gone'),
             ],
             skills: [SKILL],
@@ -70,6 +78,8 @@ for (const cli of CLIS) {
         expect(first.output).toContain('wrote it');
         expect(first.output).toContain('echo through pipes with a secret of 23 characters');
         expect(first.output).toContain('echo through wires with a secret of 33 characters');
+        if (cli.speaksSse)
+          expect(first.output).toContain('echo through events with a secret of 33 characters');
         expect(first.output).toMatch(/I was sent \d+ messages with word-system word-apple/);
         expect(requestsWith('word-apple').some(({ text }) => text.includes('word-skill'))).toBe(
           true,
@@ -112,10 +122,38 @@ for (const cli of CLIS) {
       expect(terminal.code).toBeGreaterThan(0);
       expect(terminal.code).toBeLessThan(128);
       expect(output).toMatch(/scripted failure 401|401/);
-      const { body } = await rig.service.http.get(`/sessions/${session.id}`);
+      const { body } = await rig.http.get(`/sessions/${session.id}`);
       expect(body).toMatchObject({ status: 'failed', exit_code: terminal.code });
       expect(body['error']).toMatch(/401/);
       expect(Date.now() - begun).toBeLessThan(30_000);
+    });
+
+    test('fails readably, and in bounded time, when the model keeps failing', async () => {
+      const faults = ['429', '500', 'cut'];
+      const ended = await Promise.all(
+        faults.map(async (fault) => {
+          const timeout = cli.triesForever ? 20 : 120;
+          const session = await start(cli, `word-${fault} %%fault ${fault}%%`, {}, timeout);
+          const { terminal } = await rig.finish(session);
+          const { body } = await rig.http.get(`/sessions/${session.id}`);
+          expect(body['status']).toBe('failed');
+          return { fault, terminal, error: body['error'] };
+        }),
+      );
+      for (const { fault, terminal, error } of ended) {
+        const tries = requestsWith(`word-${fault} `).length;
+        expect(tries).toBeGreaterThan(0);
+        if (cli.triesForever && terminal.type === 'error') {
+          expect(error).toMatch(/20/);
+          continue;
+        }
+        expect(terminal.type).toBe('exit');
+        expect(terminal.code).toBeGreaterThan(0);
+        expect(terminal.code).toBeLessThan(128);
+        // Codex has a sentence of its own for some codes.
+        expect(error).toMatch(/429|500|high demand|stream|terminated|closed|connection/i);
+        expect(tries).toBeLessThan(50);
+      }
     });
 
     test('ends at once, with everything that it started, when it is terminated', async () => {
@@ -128,7 +166,7 @@ for (const cli of CLIS) {
       const watch = (async () => {
         await until(() => processesWith(mark).length === 2, session);
         const begun = Date.now();
-        const answer = await rig.service.http.post(`/sessions/${session.id}/terminate`);
+        const answer = await rig.http.post(`/sessions/${session.id}/terminate`);
         expect(answer.status).toBe(200);
         await until(() => processesWith(mark).length === 0);
         return Date.now() - begun;
@@ -136,6 +174,35 @@ for (const cli of CLIS) {
       const [took, stream] = await Promise.all([watch, session.stream()]);
       expect(stream.last).toMatchObject({ type: 'terminated' });
       expect(took).toBeLessThan(2000);
+    });
+  });
+}
+
+const [cli] = CLIS;
+if (cli) {
+  describeCli(cli, () => {
+    test('goes on after its gateway has moved, and reaches the old one no more', async () => {
+      const moving = await Rig.start();
+      try {
+        const { provider, model } = cli;
+        const session = await moving.session({ provider, model }, 'word-here', {
+          environment: LIMITED,
+        });
+        const first = await moving.finish(session);
+        expect(first).toMatchObject({ terminal: { type: 'exit', code: 0 } });
+        const old = moving.model.url;
+        await moving.moveModel();
+        expect(moving.model.url).not.toBe(old);
+        const look = `for url in ${old} ${moving.model.url}; do curl -s -o /dev/null -w '<%{http_code}>' $url/x; done`;
+        await moving.prompt(session, `word-there %%shell ${look}%%`);
+        const second = await moving.finish(session, first.terminal.id);
+        expect(second).toMatchObject({ terminal: { type: 'exit', code: 0 } });
+        expect(second.output).toContain('word-here word-there');
+        expect(second.output).toContain('<000><404>');
+        await moving.remove(session);
+      } finally {
+        await moving.stop();
+      }
     });
   });
 }
@@ -177,7 +244,7 @@ function refusals(sessionId: string): string[] {
 async function until(condition: () => boolean, session?: RunningSession): Promise<void> {
   const deadline = Date.now() + 30_000;
   while (!condition()) {
-    const status = session && (await rig.service.http.get(`/sessions/${session.id}`)).body.status;
+    const status = session && (await rig.http.get(`/sessions/${session.id}`)).body.status;
     if (Date.now() > deadline || status === 'failed' || status === 'completed') {
       throw new Error(`waited in vain${status === undefined ? '' : `: the session is ${status}`}`);
     }

@@ -28,11 +28,19 @@ export default class LeakCheckEnvironment extends TestEnvironment {
     process.env[MARK] = this.mark;
   }
 
+  handleTestEvent(event) {
+    this.failed ||= event.name === 'test_done' && event.test.errors.length > 0;
+  }
+
   async teardown() {
     const leaks = await this.findLeaks();
     delete process.env[MARK];
     await super.teardown();
-    if (leaks.length > 0) throw new Error(`the test file left behind: ${leaks.join(', ')}`);
+    if (leaks.length === 0) return;
+    const complaint = `the test file left behind: ${leaks.join(', ')}`;
+    // An error here takes the place of the file's results. Where a test has failed, that is what has to be read.
+    if (!this.failed) throw new Error(complaint);
+    process.stderr.write(`${complaint}\n`);
   }
 
   async findLeaks() {
@@ -54,7 +62,7 @@ export default class LeakCheckEnvironment extends TestEnvironment {
   leakedProcesses() {
     const own = children().filter((pid) => !this.childrenBefore.has(pid));
     return [...new Set([...own, ...marked(this.mark)])].map(
-      (pid) => `process ${pid} (${title(pid)})`,
+      (pid) => `process ${pid} of ${parentOf(pid)} in state ${stateOf(pid)} (${title(pid)})`,
     );
   }
 }
@@ -66,12 +74,13 @@ function openResources() {
 }
 
 function children() {
-  return processes().filter((pid) => {
-    // The name in brackets may itself hold spaces and brackets; the parent is two fields after it.
-    const [state, parent] = (read(`/proc/${pid}/stat`).split(') ').at(-1) ?? '').split(' ');
-    return Number(parent) === process.pid && state !== 'Z';
-  });
+  return processes().filter((pid) => parentOf(pid) === process.pid && stateOf(pid) !== 'Z');
 }
+
+/** The name in brackets may itself hold spaces and brackets; what counts comes after it. */
+const statOf = (pid) => (read(`/proc/${pid}/stat`).split(') ').at(-1) ?? '').split(' ');
+const stateOf = (pid) => statOf(pid)[0];
+const parentOf = (pid) => Number(statOf(pid)[1]);
 
 function marked(mark) {
   return processes().filter(
@@ -86,7 +95,7 @@ function processes() {
     .map(Number);
 }
 
-const title = (pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim().slice(0, 120);
+const title = (pid) => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim().slice(-200);
 
 function read(path) {
   try {

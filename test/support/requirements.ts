@@ -11,6 +11,11 @@ const CHECKS = {
     // As root the sandboxes drop to another user first; that one needs the namespaces.
     runs(...asUnprivileged('bwrap', '--ro-bind', '/', '/', '--unshare-all', 'true')),
   debootstrap: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin command -v debootstrap'),
+  python3: () => runs('/usr/bin/python3', '--version'),
+  'python3 with urllib3, dateutil and six': () =>
+    runs('/usr/bin/python3', '-c', 'import urllib3, dateutil, six'),
+  curl: () => runs('curl', '--version'),
+  java: () => runs('javac', '-version'),
   'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
 } as const;
 

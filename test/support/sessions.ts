@@ -131,14 +131,15 @@ export class SessionsOf {
 /** Polls until there is something else than `undefined` or false. */
 export async function eventually<T>(
   look: () => Promise<T | undefined | false> | T | undefined | false,
-  what: string,
+  what: string | (() => string),
   limitMs = 40_000,
 ): Promise<T> {
   const deadline = performance.now() + limitMs;
   for (;;) {
     const found = await look();
     if (found !== undefined && found !== false) return found;
-    if (performance.now() > deadline) throw new Error(`waited in vain for ${what}`);
+    if (performance.now() > deadline)
+      throw new Error(`waited in vain for ${typeof what === 'string' ? what : what()}`);
     await delay(25);
   }
 }
@@ -166,11 +167,11 @@ export async function leaveNothing(service: Service, users: readonly SessionsOf[
   for (const user of users) await user.clear();
   await eventually(
     async () => (await query(service.databaseUrl, 'SELECT 1 FROM sandboxes')).length === 0,
-    'no sandbox to be on record',
+    () => `no sandbox to be on record; the service said:\n${service.logs().slice(-4000)}`,
   );
   await eventually(
     () => remains(service.dataDir).length === 0,
-    'no folder, user or process to be left',
+    () => `no folder, user or process to be left:\n${remains(service.dataDir).join('\n')}`,
   );
 }
 

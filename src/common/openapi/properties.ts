@@ -14,6 +14,10 @@ interface Options {
 export const Integer = (options: Options = {}): PropertyDecorator =>
   ApiProperty({ type: 'integer', ...options });
 
+/** The id of a log row, which all sessions share: may be beyond 32 bits, for which languages with types have to know it. */
+export const LogRowId = (options: Pick<Options, 'minimum' | 'example'>): PropertyDecorator =>
+  ApiProperty({ type: 'integer', format: 'int64', ...options });
+
 /** Microseconds are part of the promise; a language's date type may round them away. */
 export const Timestamp = (options: Pick<Options, 'nullable'> = {}): PropertyDecorator =>
   ApiProperty({

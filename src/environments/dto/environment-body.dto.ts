@@ -17,7 +17,7 @@ import {
 import { NetworkingDto, networkingDtoOf } from './networking.dto.js';
 
 /** One package to install. */
-@ApiSchema({ name: 'Package', description: 'One package to install.' })
+@ApiSchema({ name: 'PackageSpec', description: 'One package to install.' })
 export class PackageDto {
   @ApiProperty({ enum: PACKAGE_MANAGERS, enumName: 'PackageManager' })
   manager!: (typeof PACKAGE_MANAGERS)[number];

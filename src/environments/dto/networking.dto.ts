@@ -19,10 +19,10 @@ const MAX_HOST_LENGTH = 255;
 /** What the sandbox may reach. With `unrestricted`, everything public. */
 @ApiSchema({ name: 'NetworkingInput', description: 'What the sandbox may reach.' })
 @OneOf({
-  members: () => [UnrestrictedNetworking, LimitedNetworkingDto],
+  members: () => [UnrestrictedNetworkingDto, LimitedNetworkingDto],
   discriminator: {
     propertyName: 'type',
-    mapping: () => ({ unrestricted: UnrestrictedNetworking, limited: LimitedNetworkingDto }),
+    mapping: () => ({ unrestricted: UnrestrictedNetworkingDto, limited: LimitedNetworkingDto }),
   },
 })
 export class NetworkingDto {
@@ -30,12 +30,17 @@ export class NetworkingDto {
   type!: 'unrestricted' | 'limited';
 }
 
+const EVERYTHING_PUBLIC = 'Everything public; never the host, the service, or private addresses.';
+
 /** Everything public. */
-@ApiSchema({
-  name: 'UnrestrictedNetworking',
-  description: 'Everything public; never the host, the service, or private addresses.',
-})
-export class UnrestrictedNetworking {
+@ApiSchema({ name: 'UnrestrictedNetworkingInput', description: EVERYTHING_PUBLIC })
+export class UnrestrictedNetworkingDto {
+  type!: 'unrestricted';
+}
+
+/** The same as it is read back: each union has members of its own, because generators make them its subclasses. */
+@ApiSchema({ name: 'UnrestrictedNetworking', description: EVERYTHING_PUBLIC })
+class UnrestrictedNetworkingResponse {
   type!: 'unrestricted';
 }
 
@@ -84,10 +89,13 @@ class LimitedNetworkingResponse {
 /** Networking as it is read back. */
 @ApiSchema({ name: 'Networking', description: 'What the sandbox may reach.' })
 @OneOf({
-  members: () => [UnrestrictedNetworking, LimitedNetworkingResponse],
+  members: () => [UnrestrictedNetworkingResponse, LimitedNetworkingResponse],
   discriminator: {
     propertyName: 'type',
-    mapping: () => ({ unrestricted: UnrestrictedNetworking, limited: LimitedNetworkingResponse }),
+    mapping: () => ({
+      unrestricted: UnrestrictedNetworkingResponse,
+      limited: LimitedNetworkingResponse,
+    }),
   },
 })
 export class NetworkingResponse {}

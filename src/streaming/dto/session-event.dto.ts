@@ -1,6 +1,6 @@
 import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { OneOf } from '../../common/openapi/one-of.decorator.js';
-import { Integer, Uuid } from '../../common/openapi/properties.js';
+import { Integer, LogRowId, Uuid } from '../../common/openapi/properties.js';
 import { STAGE_NAMES, type StageName } from '../../event-log/log-row.js';
 
 /** The first event of every stream. */
@@ -29,7 +29,7 @@ export class StageEvent {
   type!: 'stage';
 
   /** The log row; the same sequence as output. */
-  @Integer({ minimum: 1, example: 3 })
+  @LogRowId({ minimum: 1, example: 3 })
   id!: number;
 
   @ApiProperty({ enum: STAGE_NAMES, enumName: 'StageName', example: 'create_sprite' })
@@ -56,7 +56,7 @@ export class TurnStartEvent {
   type!: 'turn_start';
 
   /** The log row of the output that follows. */
-  @Integer({ minimum: 1, example: 9 })
+  @LogRowId({ minimum: 1, example: 9 })
   id!: number;
 
   /** From 1 on. */
@@ -70,10 +70,10 @@ export class OutputEvent {
   type!: 'output';
 
   /** The log row. */
-  @Integer({ minimum: 1, example: 9 })
+  @LogRowId({ minimum: 1, example: 9 })
   id!: number;
 
-  @ApiProperty({ enum: ['stdout', 'stderr'], enumName: 'OutputStream', example: 'stdout' })
+  @ApiProperty({ enum: ['stdout', 'stderr'], enumName: 'StreamName', example: 'stdout' })
   stream!: 'stdout' | 'stderr';
 
   /**
@@ -94,7 +94,7 @@ export class ExitEvent {
   type!: 'exit';
 
   /** The last log row. */
-  @Integer({ minimum: 0, example: 9 })
+  @LogRowId({ minimum: 0, example: 9 })
   id!: number;
 
   /** 0 is success. */
@@ -112,7 +112,7 @@ export class ErrorEvent {
   type!: 'error';
 
   /** The last log row. */
-  @Integer({ minimum: 0, example: 9 })
+  @LogRowId({ minimum: 0, example: 9 })
   id!: number;
 
   message!: string;
@@ -124,7 +124,7 @@ export class TerminatedEvent {
   type!: 'terminated';
 
   /** The last log row. */
-  @Integer({ minimum: 0, example: 9 })
+  @LogRowId({ minimum: 0, example: 9 })
   id!: number;
 
   @ApiProperty({ example: 'Session terminated' })
@@ -141,7 +141,7 @@ export class StaleEvent {
   type!: 'stale';
 
   /** The last log row. */
-  @Integer({ minimum: 0, example: 9 })
+  @LogRowId({ minimum: 0, example: 9 })
   id!: number;
 
   @ApiProperty({ example: 'No new output for 600 seconds' })

@@ -187,7 +187,8 @@ describe('local sandboxes on bad days', () => {
   it('denies a process more memory than the limit', async () => {
     const { stdout, exit } = await run(`perl -e '$x = "a" x (400 << 20); print length $x'`);
     expect(stdout).toBe('');
-    expect(exit).toMatchObject({ reason: 'exited' });
+    // The kernel refuses it, or on a busy machine the watch has seen it first.
+    expect(['exited', 'memory_limit']).toContain(exit.reason);
     expect(exit.exitCode).not.toBe(0);
   });
 

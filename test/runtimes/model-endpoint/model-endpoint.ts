@@ -79,6 +79,8 @@ async function answer(
   const model = body.model ?? /models\/([^:]+)/.exec(url.pathname)?.[1] ?? 'unknown';
   const reply = replyTo(conversation);
   const streamed = body.stream ?? url.pathname.endsWith(':streamGenerateContent');
+  // A program may ask again without a stream.
+  if (!streamed && fault === 'cut') return void response.destroy();
   if (!streamed && api.whole) return send(response, 200, api.whole(reply, model));
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   for (const [index, [event, data]] of api.stream(reply, model).entries()) {

@@ -22,13 +22,24 @@ export interface Cli {
   runtime: AgentRuntime;
   provider: string;
   model: string;
+  /** It has no setting that bounds its retries: the turn's timeout does. */
+  triesForever: boolean;
+  /** Whether it knows the older of the two MCP transports over HTTP. */
+  speaksSse: boolean;
 }
 
 export const CLIS: readonly Cli[] = RUNTIMES.filter(({ programs }) => programs.length > 0).map(
   (runtime) => {
     const model = MODELS[runtime.provider];
     if (model === undefined) throw new Error(`no scripted model for ${runtime.provider}`);
-    return { runtime, provider: runtime.provider, model };
+    const { provider } = runtime;
+    return {
+      runtime,
+      provider,
+      model,
+      triesForever: provider === 'opencode',
+      speaksSse: provider !== 'openai',
+    };
   },
 );
 

@@ -1,7 +1,10 @@
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { EventStreamClient, type StreamEvent } from '../../support/event-stream-client.js';
+import { HttpClient } from '../../support/http-client.js';
 import { startService, type Service } from '../../support/service.js';
+import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
 import {
   MODEL_KEY,
   startModelEndpoint,
@@ -36,33 +39,65 @@ const TURN_LIMIT_MS = 240_000;
 
 /** The service with its model APIs replaced by a scripted one, which it knows as its gateway. */
 export class Rig {
+  model!: ModelEndpoint;
+  service!: Service;
+  /** Speaks for one user, whatever service runs. */
+  http!: HttpClient;
+  private token = '';
+  private readonly models: ModelEndpoint[] = [];
+
   private constructor(
-    readonly service: Service,
-    readonly model: ModelEndpoint,
+    private readonly env: Record<string, string | undefined>,
+    private readonly database: TestDatabase,
+    private readonly dataDir: string,
   ) {}
 
   static async start(env: Record<string, string | undefined> = {}): Promise<Rig> {
-    const model = await startModelEndpoint(mcpRoutes);
+    const dataDir = await mkdtemp(join(tmpdir(), 'rig-'));
+    const rig = new Rig(env, await createTestDatabase(), dataDir);
+    try {
+      await rig.open();
+      return rig;
+    } catch (error) {
+      await rig.discard();
+      throw error;
+    }
+  }
+
+  /** Another model at another address, of which the service is restarted to learn. The old one stays where it is. */
+  async moveModel(): Promise<void> {
+    await this.service.stop();
+    await this.open();
+  }
+
+  async stop(): Promise<void> {
+    await this.service.stop();
+    await this.discard();
+  }
+
+  private async open(): Promise<void> {
+    const model = await startModelEndpoint(mcpRoutes());
+    this.models.push(model);
     const access = Object.fromEntries(
       ['ANTHROPIC', 'OPENAI', 'GEMINI'].flatMap((name) => [
         [`${name}_API_KEY`, MODEL_KEY],
         [`${name}_BASE_URL`, model.url],
       ]),
     );
-    try {
-      const service = await startService({
-        env: { CACHE_DIR: TEST_CACHE, LOG_LEVEL: 'debug', ...access, ...env },
-      });
-      return new Rig(service, model);
-    } catch (error) {
-      await model.stop();
-      throw error;
-    }
+    this.service = await startService({
+      databaseUrl: this.database.url,
+      dataDir: this.dataDir,
+      env: { CACHE_DIR: TEST_CACHE, LOG_LEVEL: 'debug', ...access, ...this.env },
+    });
+    this.model = model;
+    this.token ||= this.service.token;
+    this.http = new HttpClient(this.service.url, this.token);
   }
 
-  async stop(): Promise<void> {
-    await this.service.stop();
-    await this.model.stop();
+  private async discard(): Promise<void> {
+    for (const model of this.models) await model.stop();
+    await this.database.drop();
+    await rm(this.dataDir, { recursive: true, force: true });
   }
 
   /** Makes an agent and, for a networking, an environment, and starts a session with them. */
@@ -71,7 +106,7 @@ export class Rig {
     prompt: string,
     more: { environment?: Record<string, unknown>; timeout?: number } = {},
   ): Promise<RunningSession> {
-    const { http } = this.service;
+    const { http } = this;
     const made = await this.expect(201, http.post('/agents', { name: 'test', ...agent }));
     const environment =
       more.environment && (await this.expect(201, http.post('/environments', more.environment)));
@@ -88,7 +123,7 @@ export class Rig {
       id: session.id,
       stream: (lastEventId) =>
         new EventStreamClient(`${this.service.url}/sessions/${session.id}/stream`, {
-          token: this.service.token,
+          token: this.token,
           lastEventId,
         }).end(TURN_LIMIT_MS),
     };
@@ -97,7 +132,7 @@ export class Rig {
   async prompt(session: RunningSession, prompt: string): Promise<void> {
     await this.expect(
       202,
-      this.service.http.post(`/sessions/${session.id}/prompt`, { prompt, timeout: 120 }),
+      this.http.post(`/sessions/${session.id}/prompt`, { prompt, timeout: 120 }),
     );
   }
 
@@ -109,8 +144,8 @@ export class Rig {
 
   /** Terminates what still runs and deletes the session with its sandbox. */
   async remove(session: RunningSession): Promise<void> {
-    await this.service.http.post(`/sessions/${session.id}/terminate`);
-    await this.expect(200, this.service.http.delete(`/sessions/${session.id}/delete`));
+    await this.http.post(`/sessions/${session.id}/terminate`);
+    await this.expect(200, this.http.delete(`/sessions/${session.id}/delete`));
   }
 
   private async expect<A extends { status: number; text: string; body: unknown }>(
