@@ -4,7 +4,7 @@
  * Each floor may import the floors below it. What is not on a floor's list is forbidden to it.
  */
 
-const GROUND = ['common', 'config', 'metrics'];
+const GROUND = ['common', 'config', 'metrics', 'tracing'];
 const STORED = [...GROUND, 'database'];
 const SEALED = [...STORED, 'secrets'];
 const WORKING = [...STORED, 'event-log', 'sandboxes', 'sessions'];
@@ -14,9 +14,12 @@ const MAY_IMPORT = {
   common: [],
   config: [],
   metrics: ['common', 'config'],
+  tracing: ['common', 'config'],
+  logging: ['common'],
   database: GROUND,
   secrets: STORED,
   auth: STORED,
+  audit: STORED,
   'event-log': STORED,
   sandboxes: GROUND,
   runtimes: [...GROUND, 'sandboxes'],
@@ -28,7 +31,7 @@ const MAY_IMPORT = {
   maintenance: WORKING,
   health: STORED,
   openapi: GROUND,
-  cli: [...SEALED, 'auth', 'event-log', 'sessions'],
+  cli: [...WORKING, 'secrets', 'auth', 'audit', 'runner', 'streaming'],
 };
 
 const floors = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({

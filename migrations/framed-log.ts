@@ -1,6 +1,6 @@
 import type { MigrationInterface, QueryRunner } from 'typeorm';
 
-export class FramedLog1763700000020 implements MigrationInterface {
+export class FramedLog1763700000030 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     // A row may hold many events, ready to be sent: compressing them would cost more than it saves. Partitions that are
     // there have it said one by one, later ones take it from the table.

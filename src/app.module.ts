@@ -3,6 +3,7 @@ import { APP_FILTER, APP_PIPE } from '@nestjs/core';
 import { EventEmitterModule } from '@nestjs/event-emitter';
 import { ScheduleModule } from '@nestjs/schedule';
 import { AgentsModule } from './agents/agents.module.js';
+import { AuditModule } from './audit/audit.module.js';
 import { AuthModule } from './auth/auth.module.js';
 import { Clock, SystemClock } from './common/clock.js';
 import { DetailFilter } from './common/http/detail.filter.js';
@@ -23,6 +24,8 @@ import { SandboxesModule } from './sandboxes/sandboxes.module.js';
 import { SecretsModule } from './secrets/secrets.module.js';
 import { SessionsModule } from './sessions/sessions.module.js';
 import { StreamingModule } from './streaming/streaming.module.js';
+import type { Tracing } from './tracing/tracing.js';
+import { TracingModule } from './tracing/tracing.module.js';
 
 /** The composition root: which modules make up the process, by its role. */
 @Module({})
@@ -31,6 +34,7 @@ export class AppModule {
     config: AppConfig;
     databaseUrl: string;
     routes: KnownRoutes;
+    tracing: Tracing;
   }): DynamicModule {
     return {
       module: AppModule,
@@ -41,10 +45,12 @@ export class AppModule {
         EventEmitterModule.forRoot(),
         ScheduleModule.forRoot(),
         MetricsModule,
+        TracingModule.with(options.tracing),
         SecretsModule,
         RuntimesModule,
         SandboxesModule,
         EventLogModule,
+        AuditModule,
         AuthModule,
         EnvironmentsModule,
         AgentsModule,

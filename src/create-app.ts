@@ -5,7 +5,12 @@ import { createHttpAdapter } from './common/http/adapter.js';
 import { KnownRoutes } from './common/http/known-routes.js';
 import type { AppConfig } from './config/app-config.js';
 import { ApiDocument } from './openapi/api-document.js';
+import { logRequests } from './logging/request-log.js';
+import { Metrics } from './metrics/metrics.js';
+import { measureRequests } from './metrics/request-metrics.js';
 import { buildDocument } from './openapi/build-document.js';
+import { traceRequests } from './tracing/request-spans.js';
+import { Tracing } from './tracing/tracing.js';
 
 /**
  * Builds the application without listening. It keeps its log to itself until it is given a logger.
@@ -14,16 +19,17 @@ import { buildDocument } from './openapi/build-document.js';
 export async function createApp(
   config: AppConfig,
   databaseUrl: string,
-  { preview = false }: { preview?: boolean } = {},
+  { preview = false, tracing = Tracing.off }: { preview?: boolean; tracing?: Tracing } = {},
 ): Promise<INestApplication> {
   const routes = new KnownRoutes();
+  const adapter = createHttpAdapter({
+    routes,
+    bodyLimitBytes: config.bodyLimitBytes,
+    onlyPaths: config.role === 'worker' ? ['/healthz', '/readyz'] : undefined,
+  });
   const app = await NestFactory.create(
-    AppModule.of({ config, databaseUrl, routes }),
-    createHttpAdapter({
-      routes,
-      bodyLimitBytes: config.bodyLimitBytes,
-      onlyPaths: config.role === 'worker' ? ['/healthz', '/readyz'] : undefined,
-    }),
+    AppModule.of({ config, databaseUrl, routes, tracing }),
+    adapter,
     {
       bodyParser: false,
       abortOnError: false,
@@ -35,6 +41,12 @@ export async function createApp(
   app.setGlobalPrefix(config.apiPrefix, {
     exclude: ['healthz', 'readyz', 'openapi.json', 'openapi-3.0.json', 'docs', 'docs/:file'],
   });
-  if (!preview) app.get(ApiDocument).describedBy((version) => buildDocument(app, config, version));
+  if (!preview) {
+    const fastify = adapter.getInstance();
+    logRequests(fastify);
+    traceRequests(fastify, tracing);
+    measureRequests(fastify, app.get(Metrics));
+    app.get(ApiDocument).describedBy((version) => buildDocument(app, config, version));
+  }
   return app;
 }

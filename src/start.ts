@@ -1,26 +1,34 @@
 import { mkdir } from 'node:fs/promises';
-import { ConsoleLogger, type INestApplication, Logger, type LogLevel } from '@nestjs/common';
+import { type INestApplication, Logger } from '@nestjs/common';
 import { Accounts, type IssuedToken } from './auth/accounts.js';
 import { type AppConfig, loadConfig } from './config/app-config.js';
 import type { Environment } from './config/parse.js';
 import { createApp } from './create-app.js';
 import { migrate } from './database/migrate.js';
 import { Readiness } from './health/readiness.js';
+import { LineRedactor } from './logging/line-redactor.js';
+import { createLogger } from './logging/service-logger.js';
 import { openDatabase } from './open-database.js';
 import { onStopSignal } from './stop-signals.js';
+import { Tracing } from './tracing/tracing.js';
 
 /** Starts the process in its role and stays until a signal. @throws Error with one line for the operator. */
 export async function start(env: Environment): Promise<void> {
   const config = loadConfig(env);
-  const logger = createLogger(config);
+  const logger = await createLogger({
+    level: config.logLevel,
+    format: config.logFormat ?? (process.stdout.isTTY ? 'pretty' : 'json'),
+    redactor: new LineRedactor(secretsOf(config)),
+  });
   await mkdir(config.dataDir, { recursive: true, mode: 0o755 });
+  const tracing = await tracingOf(config);
   const database = await openDatabase(config, logger);
   let app: INestApplication | undefined;
   try {
     await migrate(database.url).catch((error: unknown) => {
       throw new Error(`The database cannot be used: ${reasonOf(error)}`, { cause: error });
     });
-    app = await createApp(config, database.url);
+    app = await createApp(config, database.url, { tracing });
     // What was logged until here is of interest only where this point is reached: else there is one line that says why.
     app.useLogger(logger);
     app.flushLogs();
@@ -36,6 +44,7 @@ export async function start(env: Environment): Promise<void> {
       try {
         await running.close();
       } finally {
+        await tracing.stop();
         await database.stop();
       }
     });
@@ -53,23 +62,23 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Parts of Nest that tell of every module and route; of use only to who looks for a mistake in them. */
-const CHATTY = new Set<unknown>(['InstanceLoader', 'RoutesResolver', 'RouterExplorer']);
-
-class ServiceLogger extends ConsoleLogger {
-  override log(message: unknown, ...rest: unknown[]): void {
-    if (CHATTY.has(rest.at(-1))) this.debug(message, ...rest);
-    else super.log(message, ...rest);
-  }
+/** The SDK is only loaded where traces are wanted. */
+async function tracingOf({ tracing }: AppConfig): Promise<Tracing> {
+  if (!tracing) return Tracing.off;
+  const { startTracing } = await import('./tracing/open-telemetry.js');
+  return startTracing(tracing);
 }
 
-function createLogger(config: AppConfig): ConsoleLogger {
-  const levels: LogLevel[] = ['fatal', 'error', 'warn', 'log', 'debug', 'verbose'];
-  return new ServiceLogger({
-    json: !process.stdout.isTTY,
-    colors: process.stdout.isTTY,
-    logLevels: levels.slice(0, levels.indexOf(config.logLevel) + 1),
-  });
+/** Everything in the configuration that must not show in a log. */
+function secretsOf(config: AppConfig): (string | undefined)[] {
+  const { providers, encryptionKeys, databaseUrl, tracing } = config;
+  const password = databaseUrl === undefined ? undefined : new URL(databaseUrl).password;
+  return [
+    ...Object.values(providers).map(({ apiKey }) => apiKey),
+    ...(encryptionKeys?.split(',').map((key) => key.split(':')[1]?.trim()) ?? []),
+    password,
+    ...(tracing?.secrets ?? []),
+  ];
 }
 
 function announce(url: string, firstToken: IssuedToken | undefined): void {

@@ -24,6 +24,11 @@ export function isWellFormedAccessToken(text: string): boolean {
   return checksum(body) === text.slice(-CHECKSUM_LENGTH);
 }
 
+/** Is this, or was it meant to be, a token of ours? Then it must not be shown or kept. */
+export function looksLikeAccessToken(text: string): boolean {
+  return text.trim().startsWith(PREFIX);
+}
+
 /**
  * What is stored of a token, and what it is looked up by. The token has 256 random bits, so a plain SHA-256 cannot be
  * reversed by guessing; and comparing hashes in an index tells nothing about the token by its timing.

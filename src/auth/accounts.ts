@@ -1,4 +1,5 @@
 import { DataSource, type EntityManager } from 'typeorm';
+import { badRequest, conflict, notFound } from '../common/errors.js';
 import { isUuid } from '../common/uuid.js';
 import { generateAccessToken, hashAccessToken } from './access-token.js';
 import { AccessTokenEntity } from './entities/access-token.entity.js';
@@ -36,11 +37,6 @@ export interface IssuedToken {
 /** The entities that {@link Accounts} needs its data source to know. */
 export const ACCOUNT_ENTITIES = [UserEntity, AccessTokenEntity];
 
-/** What an operator asked for cannot be done; the message is one line for them. */
-export class AccountError extends Error {
-  override readonly name = 'AccountError';
-}
-
 /** Any number, the same in every version: "somebody makes the first user". */
 const FIRST_USER_LOCK = 4_726_001_188;
 const FIRST_USER_NAME = 'dev';
@@ -51,7 +47,7 @@ const MAX_NAME_LENGTH = 255;
 export class Accounts {
   constructor(private readonly dataSource: DataSource) {}
 
-  /** @throws AccountError when the name is taken or empty. */
+  /** @throws Refusal when the name is taken or empty. */
   async createUser(name: string, sessionLimit: number | null = null): Promise<User> {
     return insertUser(this.dataSource.manager, name, sessionLimit);
   }
@@ -61,25 +57,42 @@ export class Accounts {
     return this.dataSource.manager.find(UserEntity, { order: { createdAt: 'ASC', id: 'ASC' } });
   }
 
+  /** @throws Refusal when there is no such user. */
+  async getUser(name: string): Promise<User> {
+    const user = await this.dataSource.manager.findOneBy(UserEntity, { name });
+    if (!user) throw notFound(`There is no user ${JSON.stringify(name)}`);
+    return user;
+  }
+
+  /**
+   * Holds for the next session; those that are active stay.
+   * @param sessionLimit `null` for the configured `SESSION_LIMIT`.
+   * @throws Refusal when there is no such user.
+   */
+  async setSessionLimit(name: string, sessionLimit: number | null): Promise<User> {
+    await this.dataSource.manager.update(UserEntity, { name }, { sessionLimit });
+    return this.getUser(name);
+  }
+
   /**
    * @param lifetimeSeconds `null` for a token that does not expire.
-   * @throws AccountError when there is no such user.
+   * @throws Refusal when there is no such user.
    */
   async createToken(
     userName: string,
     name = '',
     lifetimeSeconds: number | null = null,
   ): Promise<IssuedToken> {
-    const user = await this.dataSource.manager.findOneBy(UserEntity, { name: userName });
-    if (!user) throw new AccountError(`There is no user ${JSON.stringify(userName)}`);
+    const user = await this.getUser(userName);
     return insertToken(this.dataSource.manager, user, name, lifetimeSeconds);
   }
 
-  /** Newest first, expired and revoked ones too. */
-  async listTokens(): Promise<TokenRecord[]> {
+  /** Newest first, expired and revoked ones too. @param userName only of this user. */
+  async listTokens(userName?: string): Promise<TokenRecord[]> {
     return this.dataSource.manager
       .createQueryBuilder(AccessTokenEntity, 'token')
       .innerJoin(UserEntity, 'owner', 'owner.id = token.userId')
+      .where(userName === undefined ? 'true' : 'owner.name = :userName', { userName })
       .select('token.id', 'id')
       .addSelect('owner.name', 'userName')
       .addSelect('token.name', 'name')
@@ -94,7 +107,7 @@ export class Accounts {
 
   /**
    * Every process stops taking the token within seconds. Revoking it again changes nothing.
-   * @throws AccountError when there is no such token.
+   * @throws Refusal when there is no such token.
    */
   async revokeToken(id: string): Promise<void> {
     const { affected } = isUuid(id)
@@ -104,7 +117,7 @@ export class Accounts {
           { revokedAt: () => 'coalesce(revoked_at, now())' },
         )
       : { affected: 0 };
-    if (!affected) throw new AccountError(`There is no token with the id ${JSON.stringify(id)}`);
+    if (!affected) throw notFound(`There is no token with the id ${JSON.stringify(id)}`);
   }
 
   /**
@@ -132,7 +145,7 @@ async function insertUser(
     await manager.insert(UserEntity, user);
   } catch (error) {
     if ((error as { code?: string }).code !== UNIQUE_VIOLATION) throw error;
-    throw new AccountError(`There already is a user ${JSON.stringify(name)}`, { cause: error });
+    throw conflict(`There already is a user ${JSON.stringify(name)}`);
   }
   return user;
 }
@@ -155,9 +168,9 @@ async function insertToken(
 
 function requireName(name: string, otherwise: string): void {
   if (name.trim() === '' || name.includes('\0') || !name.isWellFormed()) {
-    throw new AccountError(otherwise);
+    throw badRequest(otherwise);
   }
   if (name.length > MAX_NAME_LENGTH) {
-    throw new AccountError(`A name has at most ${MAX_NAME_LENGTH} characters`);
+    throw badRequest(`A name has at most ${MAX_NAME_LENGTH} characters`);
   }
 }

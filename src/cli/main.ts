@@ -1,20 +1,12 @@
+#!/usr/bin/env node
 import 'reflect-metadata';
 import { loadConfig } from '../config/app-config.js';
-import { createProgram, runProgram } from './command-line.js';
-import { addLogCommands } from './log-commands.js';
-import { addSecretsCommands } from './secrets-commands.js';
-import { addSessionCommands } from './session-commands.js';
-import { addTokenCommands } from './token-commands.js';
-import { addUserCommands } from './user-commands.js';
+import { runProgram } from './command-line.js';
+import { operatorName } from './operator-name.js';
+import { buildProgram } from './program.js';
 
-const program = createProgram();
-const readConfig = () => loadConfig(process.env);
-const COMMANDS = [
-  addUserCommands,
-  addTokenCommands,
-  addSessionCommands,
-  addLogCommands,
-  addSecretsCommands,
-];
-for (const add of COMMANDS) add(program, readConfig);
+const program = buildProgram({
+  name: operatorName(process.env.SUDO_USER),
+  readConfig: () => loadConfig(process.env),
+});
 process.exitCode = await runProgram(program, process.argv.slice(2));

@@ -1,67 +1,141 @@
-import { EventEmitter2 } from '@nestjs/event-emitter';
 import { type Command, Option } from 'commander';
-import type { DataSource } from 'typeorm';
-import { DatabaseUrl } from '../database/database-url.js';
-import { Notifications } from '../database/notifications.js';
-import { Sql } from '../database/sql.js';
-import { Doorbell } from '../event-log/doorbell.js';
-import { SessionOperations } from '../sessions/session-operations.js';
+import type { SessionDetails, TurnDetails } from '../sessions/session-operations.js';
 import { SESSION_STATUSES, type SessionStatus } from '../sessions/session-transitions.js';
-import { countArgument, group, type ReadConfig, runs } from './command-line.js';
-import { withDatabase } from './operator-database.js';
-import { table } from './output.js';
+import { countArgument, durationArgument, group, withExamples } from './command-line.js';
+import { addFollowCommand } from './follow-command.js';
+import { changes, type Operator, reads } from './operator-database.js';
+import { operationsOn } from './operations-on.js';
+import { duration, fields, table } from './output.js';
 
 const DEFAULT_LIMIT = 100;
 const MAX_ERROR = 80;
+const EXAMPLE_ID = '0d2f6c1e-6a3b-4f0e-9c55-2f1f7c1b7a10';
 
-/** `sessions list`, `sessions terminate`. */
-export function addSessionCommands(program: Command, readConfig: ReadConfig): void {
+interface ListOptions {
+  user?: string;
+  status?: SessionStatus;
+  provider?: string;
+  agent?: string;
+  newerThan?: number;
+  limit?: number;
+}
+
+/** `sessions list`, `sessions show`, `sessions follow`, `sessions terminate`. */
+export function addSessionCommands(program: Command, operator: Operator): void {
   const sessions = group(program, 'sessions', 'sessions of all users');
+  addList(sessions, operator);
 
-  runs(
-    sessions
-      .command('list')
-      .description('list sessions, newest first')
-      .option('--user <name>', 'only of this user')
-      .addOption(new Option('--status <status>', 'only in this state').choices(SESSION_STATUSES))
-      .option('--limit <n>', 'at most so many', countArgument, DEFAULT_LIMIT),
-    async (options: { user?: string; status?: SessionStatus; limit?: number }) =>
-      withDatabase(readConfig(), async (dataSource) => {
-        const records = await operationsOn(dataSource).list({
-          user: options.user ?? null,
-          status: options.status ?? null,
-          limit: options.limit ?? DEFAULT_LIMIT,
-        });
-        return {
-          json: { sessions: records },
-          text: table(
-            ['ID', 'USER', 'PROVIDER', 'STATUS', 'TURNS', 'CREATED', 'ERROR'],
-            records.map((record) => [
-              record.id,
-              record.user,
-              record.provider,
-              record.status,
-              record.turns,
-              record.created,
-              record.error?.split('\n', 1)[0]?.slice(0, MAX_ERROR) ?? null,
-            ]),
-          ),
-        };
-      }),
+  reads(
+    withExamples(
+      sessions
+        .command('show <id>')
+        .description(
+          'show a session with its turns and its sandbox; prompts and output are not shown',
+        ),
+      [`sessions show ${EXAMPLE_ID}`, `sessions show ${EXAMPLE_ID} --json`],
+    ),
+    operator,
+    async ({ sql }, _options, id = '') => {
+      const operations = operationsOn(sql);
+      const session = await operations.find(id);
+      const turns = await operations.turns(id);
+      return { json: { ...session, turns }, text: `${described(session)}\n\n${turnTable(turns)}` };
+    },
   );
 
-  runs(
-    sessions.command('terminate <id>').description('end a session and free its sandbox'),
-    async (_options, id = '') =>
-      withDatabase(readConfig(), async (dataSource) => {
-        await operationsOn(dataSource).terminate(id);
-        return { json: { id, status: 'terminated' }, text: `Terminated session ${id}` };
-      }),
+  addFollowCommand(sessions, operator);
+
+  changes(
+    withExamples(
+      sessions.command('terminate <id>').description('end a session and free its sandbox'),
+      [`sessions terminate ${EXAMPLE_ID}`],
+    ),
+    operator,
+    async ({ sql }, _options, id = '') => {
+      await operationsOn(sql).terminate(id);
+      return { json: { id, status: 'terminated' }, text: `Terminated session ${id}` };
+    },
   );
 }
 
-/** A doorbell that only rings: it is not started, so it hears nothing. */
-function operationsOn(dataSource: DataSource): SessionOperations {
-  const silent = new Notifications(new DatabaseUrl(''));
-  return new SessionOperations(new Sql(dataSource), new Doorbell(new EventEmitter2(), silent));
+function addList(sessions: Command, operator: Operator): void {
+  reads(
+    withExamples(
+      sessions
+        .command('list')
+        .description('list sessions, newest first; filters add up')
+        .option('--user <name>', 'only of this user')
+        .addOption(new Option('--status <status>', 'only in this state').choices(SESSION_STATUSES))
+        .option('--provider <name>', 'only of this provider')
+        .option('--agent <id>', 'only of this agent')
+        .option('--newer-than <duration>', 'only created in the last 2h, 7d, …', durationArgument)
+        .option('--limit <n>', 'at most so many', countArgument, DEFAULT_LIMIT),
+      [
+        'sessions list --status running',
+        'sessions list --user alice --newer-than 24h',
+        'sessions list --status failed --provider anthropic --json',
+      ],
+    ),
+    operator,
+    async ({ sql }, { agent, limit = DEFAULT_LIMIT, ...filter }: ListOptions) => {
+      const records = await operationsOn(sql).list({ ...filter, agentId: agent, limit });
+      return {
+        json: { sessions: records },
+        text: table(
+          ['ID', 'USER', 'PROVIDER', 'STATUS', 'TURNS', 'CREATED', 'ERROR'],
+          records.map((record) => [
+            record.id,
+            record.user,
+            record.provider,
+            record.status,
+            record.turns,
+            record.created,
+            brief(record.error),
+          ]),
+        ),
+      };
+    },
+  );
+}
+
+function described(session: SessionDetails): string {
+  const version = (id: string | null, number: number | null) => id && `${id} version ${number}`;
+  const sandbox =
+    session.sandbox_driver && `${session.sandbox_driver} ${session.sandbox_host ?? ''}`;
+  return fields([
+    ['session', session.id],
+    ['user', session.user],
+    ['provider', session.provider],
+    ['status', session.status],
+    ['exit code', session.exit_code],
+    ['error', brief(session.error)],
+    ['agent', version(session.agent_id, session.agent_version)],
+    ['environment', version(session.environment_id, session.environment_version)],
+    ['timeout', duration(session.timeout * 1000)],
+    ['created', session.created],
+    ['updated', session.updated],
+    ['sandbox', sandbox],
+    ['  idle since', session.sandbox_idle_since],
+    ['  given up', session.sandbox_given_up],
+  ]);
+}
+
+function turnTable(turns: readonly TurnDetails[]): string {
+  return table(
+    ['TURN', 'STATUS', 'EXIT CODE', 'CREATED', 'WAITED', 'RAN', 'WORKER', 'ERROR'],
+    turns.map((turn) => [
+      turn.turn,
+      turn.status,
+      turn.exit_code,
+      turn.created,
+      turn.waited_ms === null ? null : duration(turn.waited_ms),
+      turn.ran_ms === null ? null : duration(turn.ran_ms),
+      turn.worker,
+      brief(turn.error),
+    ]),
+  );
+}
+
+function brief(error: string | null): string | null {
+  return error?.split('\n', 1)[0]?.slice(0, MAX_ERROR) ?? null;
 }

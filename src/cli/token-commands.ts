@@ -1,83 +1,97 @@
 import type { Command } from 'commander';
 import { Accounts, type TokenRecord } from '../auth/accounts.js';
-import { durationArgument, group, type ReadConfig, runs } from './command-line.js';
-import { withDatabase } from './operator-database.js';
+import { durationArgument, group, withExamples } from './command-line.js';
+import { changes, type Operator, reads } from './operator-database.js';
 import { table } from './output.js';
 
 /** `token create`, `token list`, `token revoke`. */
-export function addTokenCommands(program: Command, readConfig: ReadConfig): void {
+export function addTokenCommands(program: Command, operator: Operator): void {
   const tokens = group(program, 'token', 'access tokens');
+  addCreate(tokens, operator);
 
-  runs(
-    tokens
-      .command('create')
-      .description('create a token and print it: this once, only its hash is kept')
-      .requiredOption('--user <name>', 'whose token it is')
-      .option('--name <name>', 'what it is for')
-      .option(
-        '--expires <duration>',
-        'how long it is valid, such as 90d; without, for ever',
-        durationArgument,
-      ),
-    async ({
-      user = '',
-      name = '',
-      expires = null,
-    }: {
-      user?: string;
-      name?: string;
-      expires?: number | null;
-    }) =>
-      withDatabase(readConfig(), async (dataSource) => {
-        const issued = await new Accounts(dataSource).createToken(user, name, expires);
-        return {
-          json: {
-            id: issued.id,
-            token: issued.token,
-            user: issued.userName,
-            name: issued.name,
-            expires_at: issued.expiresAt,
-          },
-          text: `${issued.token}\n\nToken ${issued.id} of ${issued.userName}, ${
-            issued.expiresAt === null ? 'without an expiry' : `valid until ${issued.expiresAt}`
-          }. It is not shown again.`,
-        };
-      }),
+  reads(
+    withExamples(
+      tokens
+        .command('list')
+        .description('list tokens, newest first, without their secrets')
+        .option('--user <name>', 'only of this user'),
+      ['token list', 'token list --user alice', 'token list --json'],
+    ),
+    operator,
+    async ({ dataSource }, { user }: { user?: string }) => {
+      const accounts = new Accounts(dataSource);
+      if (user !== undefined) await accounts.getUser(user);
+      const all = await accounts.listTokens(user);
+      return {
+        json: { data: all.map((token) => shown(token)) },
+        text: table(
+          ['ID', 'USER', 'NAME', 'CREATED', 'LAST USED', 'EXPIRES', 'REVOKED'],
+          all.map((token) => [
+            token.id,
+            token.userName,
+            token.name,
+            token.createdAt,
+            token.lastUsedAt,
+            token.expiresAt,
+            token.revokedAt,
+          ]),
+        ),
+      };
+    },
   );
 
-  runs(
-    tokens.command('list').description('list all tokens, newest first, without their secrets'),
-    async () =>
-      withDatabase(readConfig(), async (dataSource) => {
-        const all = await new Accounts(dataSource).listTokens();
-        return {
-          json: { data: all.map((token) => shown(token)) },
-          text: table(
-            ['ID', 'USER', 'NAME', 'CREATED', 'LAST USED', 'EXPIRES', 'REVOKED'],
-            all.map((token) => [
-              token.id,
-              token.userName,
-              token.name,
-              token.createdAt,
-              token.lastUsedAt,
-              token.expiresAt,
-              token.revokedAt,
-            ]),
-          ),
-        };
-      }),
+  changes(
+    withExamples(
+      tokens
+        .command('revoke')
+        .description('revoke a token: every process refuses it within 5 seconds')
+        .argument('<id>', "the token's id, not the token"),
+      ['token revoke 4f9b8a64-5a0c-4f5e-9d2b-0d6c4e1b7a55'],
+    ),
+    operator,
+    async ({ dataSource }, _options, id = '') => {
+      await new Accounts(dataSource).revokeToken(id);
+      return { json: { id, revoked: true }, text: `Revoked token ${id}` };
+    },
   );
+}
 
-  runs(
-    tokens
-      .command('revoke')
-      .description('revoke a token: every process refuses it within 5 seconds')
-      .argument('<id>', "the token's id, not the token"),
-    async (_options, id = '') =>
-      withDatabase(readConfig(), async (dataSource) => {
-        await new Accounts(dataSource).revokeToken(id);
-        return { json: { id, revoked: true }, text: `Revoked token ${id}` };
-      }),
+function addCreate(tokens: Command, operator: Operator): void {
+  changes(
+    withExamples(
+      tokens
+        .command('create')
+        .description('create a token and print it: this once, only its hash is kept')
+        .requiredOption('--user <name>', 'whose token it is')
+        .option('--name <name>', 'what it is for')
+        .option(
+          '--expires <duration>',
+          'how long it is valid, such as 90d; without, for ever',
+          durationArgument,
+        ),
+      [
+        'token create --user alice --name laptop --expires 90d',
+        'token create --user ci --json | jq -r .token',
+      ],
+    ),
+    operator,
+    async ({ dataSource }, options: { user?: string; name?: string; expires?: number }) => {
+      const { user = '', name = '', expires = null } = options;
+      const issued = await new Accounts(dataSource).createToken(user, name, expires);
+      const validity =
+        issued.expiresAt === null ? 'without an expiry' : `valid until ${issued.expiresAt}`;
+      return {
+        object: issued.id,
+        json: {
+          id: issued.id,
+          token: issued.token,
+          user: issued.userName,
+          name: issued.name,
+          expires_at: issued.expiresAt,
+        },
+        text: `${issued.token}\n\nToken ${issued.id} of ${issued.userName}, ${validity}. It is not shown again.`,
+      };
+    },
   );
 }
 

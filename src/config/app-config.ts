@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ConfigError, type Environment, EnvironmentReader } from './parse.js';
+import { readTracing, type TracingConfig } from './tracing-config.js';
 
 /** Is this process the only one on its database? An embedded one serves no other. */
 export const isSoleProcess = (config: AppConfig): boolean => config.databaseUrl === undefined;
@@ -58,7 +59,11 @@ export class AppConfig {
     google: ProviderAccess;
   };
   readonly logLevel!: 'fatal' | 'error' | 'warn' | 'log' | 'debug' | 'verbose';
+  /** `undefined`: by whether the output is a terminal. */
+  readonly logFormat?: 'json' | 'pretty';
   readonly metricsPort?: number;
+  /** `undefined`: no traces. */
+  readonly tracing?: TracingConfig;
 }
 
 const DRIVERS = ['local', 'docker', 'kubernetes', 'sprites'] as const;
@@ -110,6 +115,11 @@ export function loadConfig(env: Environment): AppConfig {
       google: readProvider(read, 'GEMINI'),
     },
     logLevel: level === 'info' ? 'log' : level === 'trace' ? 'verbose' : level,
+    logFormat:
+      read.text('LOG_FORMAT') === undefined
+        ? undefined
+        : read.oneOf('LOG_FORMAT', 'json', ['json', 'pretty']),
+    tracing: readTracing(read),
     metricsPort:
       metricsPort === undefined
         ? undefined

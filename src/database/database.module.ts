@@ -2,8 +2,10 @@ import { type DynamicModule, Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { AppConfig } from '../config/app-config.js';
 import { dataSourceOptions } from './data-source.js';
+import { DatabaseMetrics } from './database-metrics.service.js';
 import { DatabaseUrl } from './database-url.js';
 import { Notifications } from './notifications.js';
+import { Outage } from './outage.js';
 import { Sql } from './sql.js';
 
 /** Connections to the one database: TypeORM's pool, hand-written SQL on the same pool, and the LISTEN connection. */
@@ -23,7 +25,13 @@ export class DatabaseModule {
           }),
         }),
       ],
-      providers: [{ provide: DatabaseUrl, useValue: new DatabaseUrl(url) }, Sql, Notifications],
+      providers: [
+        { provide: DatabaseUrl, useValue: new DatabaseUrl(url) },
+        Outage,
+        Sql,
+        Notifications,
+        DatabaseMetrics,
+      ],
       exports: [DatabaseUrl, Sql, Notifications],
     };
   }

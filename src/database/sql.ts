@@ -1,7 +1,8 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, Optional } from '@nestjs/common';
 import type { Pool, PoolClient, QueryResultRow } from 'pg';
 import { DataSource } from 'typeorm';
 import { isDatabaseUnavailable } from '../common/database-unavailable.js';
+import { Outage } from './outage.js';
 
 /** A statement with a name: prepared once on each connection, and then cheap. The same name means the same text. */
 export interface Statement {
@@ -22,17 +23,30 @@ export interface SqlExecutor {
 /** Hand-written SQL for hot paths, on the same pool that TypeORM uses. Used by repositories only. */
 @Injectable()
 export class Sql implements SqlExecutor {
-  constructor(private readonly dataSource: DataSource) {}
+  /** @param outage told of every answer and failure, if there is one. */
+  constructor(
+    private readonly dataSource: DataSource,
+    @Optional() private readonly outage?: Outage,
+  ) {}
 
   async query<Row extends QueryResultRow>(
     statement: Statement,
     values: readonly unknown[] = [],
   ): Promise<Row[]> {
-    return (await this.pool.query<Row>(queryOf(statement, values))).rows;
+    const query = queryOf(statement, values);
+    return (await this.watch(() => this.pool.query<Row>(query))).rows;
   }
 
   /** Runs `work` in one READ COMMITTED transaction; rolls back when it throws. Nothing slow belongs inside. */
   async transaction<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {
+    return this.watch(() => this.transact(work));
+  }
+
+  private watch<T>(ask: () => Promise<T>): Promise<T> {
+    return this.outage ? this.outage.watch(ask) : ask();
+  }
+
+  private async transact<T>(work: (sql: SqlExecutor) => Promise<T>): Promise<T> {
     const client = await this.pool.connect();
     let broken: Error | undefined;
     // A connection that is lost between two statements says so by an event, and one that nobody hears ends the process.
@@ -58,6 +72,12 @@ export class Sql implements SqlExecutor {
       client.off('error', onLost);
       client.release(broken);
     }
+  }
+
+  /** The pool's connections: how many there are, are free, and are waited for. */
+  get connections(): { total: number; idle: number; waiting: number } {
+    const { totalCount, idleCount, waitingCount } = this.pool;
+    return { total: totalCount, idle: idleCount, waiting: waitingCount };
   }
 
   private get pool(): Pool {

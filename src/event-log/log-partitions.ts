@@ -53,6 +53,18 @@ export class LogPartitions {
     return expired;
   }
 
+  /** Which days from today on have no partition, and which partitions are past retention. Changes nothing. */
+  async survey(): Promise<{ missing: string[]; expired: string[] }> {
+    const names = await this.names();
+    const today = await this.today();
+    const wanted = Array.from({ length: DAYS_AHEAD }, (_, day) => nameOf(today + day * DAY_MS));
+    const oldestKept = today - this.config.logRetentionDays * DAY_MS;
+    return {
+      missing: wanted.filter((name) => !names.includes(name)),
+      expired: names.filter((name) => dayOf(name) < oldestKept),
+    };
+  }
+
   private async create(start: number): Promise<void> {
     const name = nameOf(start);
     // Attaching, unlike CREATE … PARTITION OF, does not stop readers and writers of the log; the lock keeps two

@@ -6,7 +6,9 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
+import { isDatabaseUnavailable } from '../common/database-unavailable.js';
 import { AppConfig } from '../config/app-config.js';
+import { EndedTurns } from '../sessions/ended-turns.js';
 import { type HostSign, LostHostsRepository } from '../sessions/lost-hosts.repository.js';
 import { WorkersRepository } from '../sessions/workers.repository.js';
 import { HostWatch } from './host-watch.js';
@@ -25,6 +27,7 @@ export class LostHosts implements OnApplicationBootstrap, BeforeApplicationShutd
   constructor(
     private readonly repository: LostHostsRepository,
     private readonly workers: WorkersRepository,
+    private readonly endedTurns: EndedTurns,
     private readonly clock: Clock,
     private readonly config: AppConfig,
   ) {
@@ -52,7 +55,9 @@ export class LostHosts implements OnApplicationBootstrap, BeforeApplicationShutd
         for (const sign of lost) await this.giveUp(sign);
         await this.workers.forget(Math.max(3600, this.config.hostLostSeconds * 2));
       } catch (error) {
-        this.logger.warn(`Hosts could not be looked after: ${String(error)}`);
+        if (!isDatabaseUnavailable(error)) {
+          this.logger.warn(`Hosts could not be looked after: ${String(error)}`);
+        }
       }
       await delay(this.intervalMs, undefined, { signal }).catch(() => undefined);
     }
@@ -61,9 +66,11 @@ export class LostHosts implements OnApplicationBootstrap, BeforeApplicationShutd
   private async giveUp(sign: HostSign): Promise<void> {
     const ended = await this.repository.giveUp(sign);
     if (!ended) return;
+    for (const turn of ended) this.endedTurns.note(turn, 'failed');
+    const sessions = ended.map(({ sessionId }) => sessionId).join(', ');
     this.logger.error(
       `The host ${sign.host} is lost: ${ended.length} turns ended` +
-        (ended.length > 0 ? ` (sessions ${ended.join(', ')})` : ''),
+        (ended.length > 0 ? ` (sessions ${sessions})` : ''),
     );
   }
 }

@@ -22,6 +22,8 @@ export class StageFailed extends Error {
   }
 }
 
+export type StageResult = 'done' | 'failed';
+
 interface Step {
   name: StageName;
   when: boolean;
@@ -41,6 +43,8 @@ export class Provisioner {
       signal: AbortSignal;
       /** Writes an event to the log, together with the progress. */
       emit: (event: StageEvent) => void;
+      /** Told of every stage that has run. */
+      ended: (stage: StageName, result: StageResult, durationMs: number) => void;
     },
   ) {}
 
@@ -132,7 +136,7 @@ export class Provisioner {
   }
 
   private async run({ name, run }: Step): Promise<void> {
-    const { progress, clock, signal, emit } = this.context;
+    const { progress, clock, signal, emit, ended } = this.context;
     const stages = (progress.stages ??= {});
     const before = stages[name];
     if (before?.doneAt !== undefined) return;
@@ -152,11 +156,15 @@ export class Provisioner {
       const timedOut = signal.reason instanceof TurnTimeout;
       if (signal.aborted && !timedOut) throw signal.reason;
       const message = this.describe(timedOut ? signal.reason : error);
-      emit({ stage: name, state: 'failed', duration_ms: elapsed(), message });
+      const durationMs = elapsed();
+      emit({ stage: name, state: 'failed', duration_ms: durationMs, message });
+      ended(name, 'failed', durationMs);
       throw new StageFailed(name, message);
     }
     stages[name] = { startedAt: stages[name]?.startedAt ?? clock.now(), doneAt: clock.now() };
-    emit({ stage: name, state: 'done', duration_ms: elapsed() });
+    const durationMs = elapsed();
+    emit({ stage: name, state: 'done', duration_ms: durationMs });
+    ended(name, 'done', durationMs);
   }
 
   private async script(script: string, as: 'setup' | 'agent'): Promise<void> {

@@ -5,12 +5,13 @@ import { SessionsModule } from '../sessions/sessions.module.js';
 import { OutputWriter } from './output-writer.js';
 import { SandboxReaper } from './sandbox-reaper.service.js';
 import { SandboxesRepository } from './sandboxes.repository.js';
+import { TurnMetrics } from './turn-metrics.js';
 import { TurnPlanner } from './turn-plan.js';
 import { Worker } from './worker.service.js';
 
 /** The role `worker`: claims turns and runs them. */
 @Module({
   imports: [SessionsModule, AgentsModule, EnvironmentsModule],
-  providers: [OutputWriter, SandboxReaper, SandboxesRepository, TurnPlanner, Worker],
+  providers: [OutputWriter, SandboxReaper, SandboxesRepository, TurnMetrics, TurnPlanner, Worker],
 })
 export class RunnerModule {}

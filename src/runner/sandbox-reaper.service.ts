@@ -6,19 +6,20 @@ import {
   Logger,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
+import { isDatabaseUnavailable } from '../common/database-unavailable.js';
 import { AppConfig, isSoleProcess } from '../config/app-config.js';
 import { Doorbell } from '../event-log/doorbell.js';
 import { Metrics } from '../metrics/metrics.js';
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SANDBOX_DRIVER, SandboxHost } from '../sandboxes/sandbox-host.js';
-import { SandboxesRepository } from './sandboxes.repository.js';
+import { SandboxSweep } from './sandbox-sweep.js';
+import { type SandboxPlace, SandboxesRepository } from './sandboxes.repository.js';
 import { Wakeup } from './wakeup.js';
 import { Worker } from './worker.service.js';
 
 const POLL_MS = 2_000;
 /** How often the records and what there is are compared, in polls. */
 const COMPARE_EVERY = 30;
-const DESTROY_LIMIT_MS = 60_000;
 /**
  * For how long nobody else destroys what this process has taken. Two that destroy the same one do no harm, so it need
  * not last for the longest destruction; what a killed process had taken has to wait for it.
@@ -35,6 +36,8 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
   private readonly stopping = new AbortController();
   /** Sandboxes without a record, and records whose sandbox is gone. */
   private readonly orphans = new Set<string>();
+  private readonly place: SandboxPlace;
+  private readonly sweep: SandboxSweep;
   private lossesSeen = 0;
   private loop: Promise<void> = Promise.resolve();
   private endSubscription: () => void = () => undefined;
@@ -44,10 +47,12 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
     private readonly worker: Worker,
     private readonly doorbell: Doorbell,
     private readonly config: AppConfig,
-    private readonly host: SandboxHost,
-    @Inject(SANDBOX_DRIVER) private readonly driver: SandboxDriver,
+    host: SandboxHost,
+    @Inject(SANDBOX_DRIVER) driver: SandboxDriver,
     metrics: Metrics,
   ) {
+    this.place = { driver: driver.name, host: host.name };
+    this.sweep = new SandboxSweep(repository, driver, this.place);
     metrics.gauge(
       'orphans',
       'Sandboxes without a session and sessions without their sandbox, found on this host and not cleared yet',
@@ -82,27 +87,20 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
           await this.compare();
         }
       } catch (error) {
-        this.logger.warn(`Sandboxes could not be reaped: ${String(error)}`);
+        if (!isDatabaseUnavailable(error)) {
+          this.logger.warn(`Sandboxes could not be reaped: ${String(error)}`);
+        }
       }
       await this.wakeup.wait(heard, POLL_MS);
     }
     await this.repository.release(this.name).catch(() => undefined);
   }
 
-  private get place(): { driver: string; host: string | null } {
-    return { driver: this.driver.name, host: this.host.name };
-  }
-
   /** Finds what is on record and not there, and what is there and not on record. */
   private async compare(): Promise<void> {
-    // In this order: a record is written before its sandbox is made and deleted after it is gone, so that what is on
-    // record first and not there then is gone, and what is there first and not on record then has none.
-    const resting = await this.repository.resting(this.place);
-    const there = await this.driver.list({ signal: this.stopping.signal });
-    const known = await this.repository.known(there);
-    const strays = there.filter((id) => !known.has(id));
-    const found = new Set(there);
-    const gone = resting.filter((id) => !found.has(id));
+    const { withoutRecord: strays, withoutSandbox: gone } = await this.sweep.compare(
+      this.stopping.signal,
+    );
     this.orphans.clear();
     for (const id of [...strays, ...gone]) this.orphans.add(id);
     if (strays.length > 0) this.logger.warn(`Sandboxes without a session: ${strays.join(', ')}`);
@@ -126,14 +124,10 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
 
   private async destroy(sandboxId: string): Promise<void> {
     try {
-      const signal = AbortSignal.timeout(DESTROY_LIMIT_MS);
-      // The first one ends what runs; the second removes what a runner that was just stopping may have made since.
-      await this.driver.destroy({ sandboxId, signal });
-      await this.worker.whenIdle(sandboxId);
-      await this.driver.destroy({ sandboxId, signal });
-      await this.repository.forget(sandboxId);
+      await this.sweep.destroy(sandboxId, (id) => this.worker.whenIdle(id));
       this.orphans.delete(sandboxId);
     } catch (error) {
+      if (isDatabaseUnavailable(error)) return;
       this.logger.warn(`Sandbox ${sandboxId} could not be destroyed yet: ${String(error)}`);
     }
   }

@@ -19,6 +19,27 @@ const TAKE_DOOMED = {
       FOR UPDATE SKIP LOCKED)
     RETURNING session_id AS id`,
 };
+const DOOMED = {
+  name: 'sandboxes-doomed',
+  text: `
+    SELECT session_id AS id FROM sandboxes
+    WHERE doomed_at IS NOT NULL AND driver = $1 AND host IS NOT DISTINCT FROM $2
+    ORDER BY doomed_at`,
+};
+const IDLE = {
+  name: 'sandboxes-idle',
+  text: `
+    SELECT session_id AS id FROM sandboxes
+    WHERE idle_since <= now() - make_interval(secs => $3) AND doomed_at IS NULL
+      AND driver = $1 AND host IS NOT DISTINCT FROM $2
+    ORDER BY idle_since`,
+};
+const RECORD_PROBE = {
+  name: 'sandboxes-record-probe',
+  text: `
+    INSERT INTO sandboxes (session_id, driver, host, doomed_at, reaper, reaper_until)
+    VALUES ($1, $2, $3, now(), 'probe', now() + make_interval(secs => $4))`,
+};
 const RELEASE = {
   name: 'sandboxes-release-doomed',
   text: 'UPDATE sandboxes SET reaper = NULL, reaper_until = NULL WHERE reaper = $1',
@@ -50,6 +71,12 @@ const DOOM_RESTING = {
     WHERE session_id = ANY ($1) AND idle_since IS NOT NULL AND doomed_at IS NULL`,
 };
 
+/** Where sandboxes are, as their records say it. */
+export interface SandboxPlace {
+  driver: string;
+  host: string | null;
+}
+
 /** The record of which sandboxes there are meant to be, and on which host. */
 @Injectable()
 export class SandboxesRepository {
@@ -60,13 +87,19 @@ export class SandboxesRepository {
     await this.sql.query(DOOM_IDLE, [idleSeconds]);
   }
 
+  /** The sandboxes of a place that have not been used for so long, and are not given up yet. */
+  async idle(place: SandboxPlace, idleSeconds: number): Promise<string[]> {
+    return this.ids(IDLE, [place.driver, place.host, idleSeconds]);
+  }
+
   /** Takes sandboxes that are to be destroyed, and that nobody else is destroying. */
-  async takeDoomed(
-    place: { driver: string; host: string | null },
-    reaper: string,
-    seconds: number,
-  ): Promise<string[]> {
+  async takeDoomed(place: SandboxPlace, reaper: string, seconds: number): Promise<string[]> {
     return this.ids(TAKE_DOOMED, [place.driver, place.host, reaper, seconds]);
+  }
+
+  /** The sandboxes of a place that are to be destroyed, whoever is at it. */
+  async doomed(place: SandboxPlace): Promise<string[]> {
+    return this.ids(DOOMED, [place.driver, place.host]);
   }
 
   /** Lets others destroy what this reaper has taken and not got to. */
@@ -79,6 +112,14 @@ export class SandboxesRepository {
     await this.sql.query(RELEASE_ALL, []);
   }
 
+  /**
+   * Puts a sandbox on record that belongs to no session: reapers leave it alone for so long, and then destroy it, should
+   * whoever makes it die before.
+   */
+  async recordProbe(sandboxId: string, place: SandboxPlace, seconds: number): Promise<void> {
+    await this.sql.query(RECORD_PROBE, [sandboxId, place.driver, place.host, seconds]);
+  }
+
   async forget(sessionId: string): Promise<void> {
     await this.sql.query(FORGET, [sessionId]);
   }
@@ -89,7 +130,7 @@ export class SandboxesRepository {
   }
 
   /** The sandboxes of a place that wait for their session's next turn. */
-  async resting(place: { driver: string; host: string | null }): Promise<string[]> {
+  async resting(place: SandboxPlace): Promise<string[]> {
     return this.ids(RESTING, [place.driver, place.host]);
   }
 

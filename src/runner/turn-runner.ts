@@ -1,40 +1,26 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { Logger } from '@nestjs/common';
-import type { Clock } from '../common/clock.js';
 import { Refusal } from '../common/errors.js';
-import { isDatabaseUnavailable } from '../common/database-unavailable.js';
-import { LogKind, type NewLogRow, type StageEvent } from '../event-log/log-row.js';
-import type { SandboxDriver, SpoolExit } from '../sandboxes/sandbox-driver.js';
+import { inWorkContext, noteWork } from '../common/work-context.js';
 import { SandboxError } from '../sandboxes/sandbox-error.js';
-import type { ClaimedTurn, TurnProgress } from '../sessions/turn-lease.repository.js';
-import type { TurnEnd, TurnOutputRepository } from '../sessions/turn-output.repository.js';
+import type { ClaimedTurn } from '../sessions/turn-lease.repository.js';
+import type { TurnEnd } from '../sessions/turn-output.repository.js';
+import { insist } from './insist.js';
 import { Draining, LeaseLost, TurnTimeout } from './interruptions.js';
 import type { Lease } from './lease.js';
-import { leasedDriver, type TurnSandbox } from './leased-driver.js';
-import { networkPolicyOf } from './network-policy.js';
+import { leasedDriver } from './leased-driver.js';
 import { OutcomeTracker } from './outcome-tracker.js';
-import { OutputDecoder } from './output-decoder.js';
-import type { OutputWriter, TurnLog } from './output-writer.js';
-import { Provisioner, StageFailed } from './provisioner.js';
+import { StageFailed } from './provisioner.js';
 import { Redactor } from './redactor.js';
-import type { TurnPlan, TurnPlanner } from './turn-plan.js';
+import { endOf, failed } from './turn-end.js';
+import { followTurn } from './turn-follower.js';
+import { TurnJournal } from './turn-journal.js';
+import { launchTurn } from './turn-launch.js';
+import type { TurnPlan } from './turn-plan.js';
+import { provisionTurn } from './turn-provisioning.js';
+import { TurnTrace } from './turn-trace.js';
+import { ageOf, type TurnRunnerParts, type TurnWork } from './turn-work.js';
 
-/** Above this, following waits for commits. Bytes. */
-const MAX_PENDING_BYTES = 1024 * 1024;
-/** How long after the deadline the supervisor may take to act before this worker does. */
-const DEADLINE_GRACE_MS = 5_000;
-const LAUNCH_LIMIT_MS = 60_000;
-const RETRY_MS = 500;
-const TIMER_LIMIT_MS = 2 ** 31 - 1;
-
-export interface TurnRunnerParts {
-  planner: TurnPlanner;
-  driver: SandboxDriver;
-  writer: OutputWriter;
-  output: TurnOutputRepository;
-  clock: Clock;
-  outputLimitBytes: number;
-}
+const DISCARD_LIMIT_MS = 10_000;
 
 /**
  * Runs one claimed turn from wherever it stands: provisions what is not provisioned, launches what is not launched,
@@ -43,30 +29,37 @@ export interface TurnRunnerParts {
 export class TurnRunner {
   private readonly logger = new Logger(TurnRunner.name);
   private readonly stop = new AbortController();
-  private readonly log: TurnLog;
-  private progress: TurnProgress;
-  private readonly deadline: number;
-  private readonly sandbox: TurnSandbox;
-  private position: { offset: number; stdout: number; stderr: number };
+  private readonly work: TurnWork;
 
   constructor(
     private readonly parts: TurnRunnerParts,
     private readonly turn: ClaimedTurn,
     lease: Lease,
   ) {
-    this.sandbox = leasedDriver(parts.driver, lease, this.stop.signal);
-    this.log = parts.writer.open(turn);
-    this.progress = structuredClone(turn.progress);
-    this.deadline = turn.started_ms + turn.timeout * 1000;
-    this.position = {
-      offset: turn.spool_offset,
-      stdout: turn.spool_stdout,
-      stderr: turn.spool_stderr,
+    const { signal } = this.stop;
+    this.work = {
+      parts,
+      turn,
+      sandbox: leasedDriver(parts.driver, lease, signal),
+      journal: new TurnJournal(parts.writer, turn, (error) => this.stop.abort(error)),
+      trace: new TurnTrace(parts.tracing, turn, parts.clock),
+      claimedAt: parts.clock.monotonic(),
+      signal,
+      deadline: turn.started_ms + turn.timeout * 1000,
     };
   }
 
   get sessionId(): string {
     return this.turn.session_id;
+  }
+
+  /** Bytes of output that the sandbox has written and that are not in the log yet. */
+  async lag(signal: AbortSignal): Promise<number> {
+    const { journal } = this.work;
+    const { id: launchId, session_id: sandboxId } = this.turn;
+    const { offset } = journal.position;
+    const unread = await this.parts.driver.backlog?.({ sandboxId, launchId, offset, signal });
+    return (unread ?? 0) + journal.pendingBytes;
   }
 
   /** Stops working on the turn, and leaves it and its runtime as they are. */
@@ -76,35 +69,40 @@ export class TurnRunner {
 
   /** Never throws; resolves when nothing of this runner is under way any more. */
   async run(): Promise<void> {
+    const context = {
+      sessionId: this.sessionId,
+      turnId: this.turn.id,
+      traceparent: this.work.trace.traceparent,
+    };
+    await inWorkContext(context, () => this.runInContext());
+  }
+
+  private async runInContext(): Promise<void> {
     try {
       const end = await this.outcome();
       await this.finish(end);
     } catch (error) {
       if (error instanceof LeaseLost || error instanceof Draining) return;
-      this.logger.error(`Turn ${this.turn.id} of session ${this.sessionId} was given up`, error);
+      this.logger.error('The turn was given up', error);
     }
   }
 
   /** Everything up to the turn's end, with each failure turned into one. */
   private async outcome(): Promise<TurnEnd> {
+    const { signal } = this.stop;
     try {
-      const plan = await this.insist(() => this.parts.planner.plan(this.turn));
+      const plan = await insist(signal, () => this.parts.planner.plan(this.turn));
       const redactor = new Redactor(plan.secrets);
+      noteWork({ redact: (text) => redactor.redact(text) });
       try {
-        await this.provision(plan, redactor);
-        await this.launch(plan);
-        const outcome = new OutcomeTracker(plan.runtime, this.progress.outcome);
-        const exit = await this.follow(redactor, outcome);
-        return endOf(exit, outcome, this.turn.timeout, this.parts.outputLimitBytes);
+        return await this.runPlan(plan, redactor);
       } catch (error) {
-        if (error instanceof SandboxError) {
-          this.stop.signal.throwIfAborted();
-          return failed(redactor.redact(error.message));
-        }
-        throw error;
+        if (!(error instanceof SandboxError)) throw error;
+        signal.throwIfAborted();
+        return failed(redactor.redact(error.message));
       }
     } catch (error) {
-      if (this.stop.signal.aborted) throw this.stop.signal.reason;
+      if (signal.aborted) throw signal.reason;
       if (error instanceof LeaseLost || error instanceof Draining) throw error;
       if (
         error instanceof StageFailed ||
@@ -113,193 +111,54 @@ export class TurnRunner {
       ) {
         return failed(error.message);
       }
-      this.logger.error(`Turn ${this.turn.id} of session ${this.sessionId} failed`, error);
+      this.logger.error('The turn failed', error);
       return failed('Internal error');
     }
   }
 
-  private async provision(plan: TurnPlan, redactor: Redactor): Promise<void> {
-    if (this.turn.turn_number > 1 || this.progress.stages?.runtime_start) return;
-    const timeout = new AbortController();
-    const remaining = Math.max(0, this.deadline - this.parts.clock.now());
-    const timer = setTimeout(
-      () => timeout.abort(new TurnTimeout(this.turn.timeout)),
-      Math.min(remaining, TIMER_LIMIT_MS),
+  private async runPlan(plan: TurnPlan, redactor: Redactor): Promise<TurnEnd> {
+    const { work } = this;
+    await provisionTurn(work, plan, redactor);
+    const runtime = work.trace.runtime(
+      work.journal.progress.stages?.runtime_start?.startedAt ?? this.parts.clock.now(),
     );
     try {
-      await new Provisioner({
-        sandboxId: this.sessionId,
-        plan,
-        driver: this.sandbox,
-        redactor,
-        progress: this.progress,
-        clock: this.parts.clock,
-        signal: AbortSignal.any([this.stop.signal, timeout.signal]),
-        emit: (event) => void this.emit(event).catch(() => undefined),
-      }).provision();
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  private async launch(plan: TurnPlan): Promise<void> {
-    const stages = (this.progress.stages ??= {});
-    if (!stages.runtime_start) {
-      stages.runtime_start = { startedAt: this.parts.clock.now() };
-      // Committed under the fencing number: a worker that lost the turn does not get past this line.
-      await this.emit({ stage: 'runtime_start', state: 'started' });
-    }
-    this.stop.signal.throwIfAborted();
-    if (this.turn.turn_number > 1) await this.renewNetwork(plan);
-    const { command, env, stdin } = plan.runtime.launch(plan.runtimeTurn);
-    await this.sandbox.launch({
-      sandboxId: this.sessionId,
-      launchId: this.turn.id,
-      // Not the stop signal: an aborted launch is killed, but a shutdown must leave the runtime alive. What has to end
-      // it, a termination, destroys the sandbox.
-      signal: AbortSignal.timeout(LAUNCH_LIMIT_MS),
-      command,
-      env: { ...plan.environment?.envVars, ...env },
-      stdin,
-      deadline: this.deadline,
-      outputLimit: this.parts.outputLimitBytes,
-    });
-  }
-
-  /** The environment is pinned, but where the operator's gateways are may have changed since the first turn. */
-  private async renewNetwork(plan: TurnPlan): Promise<void> {
-    const { signal } = this.stop;
-    const network = await networkPolicyOf(plan, () => this.sandbox.packageHosts({ signal }));
-    if (network.mode === 'unrestricted') return;
-    await this.sandbox.restrictNetwork({ sandboxId: this.sessionId, signal, network });
-  }
-
-  private async follow(redactor: Redactor, outcome: OutcomeTracker): Promise<SpoolExit> {
-    const decoder = new OutputDecoder(redactor, this.position);
-    const endWatch = this.killAfterDeadline();
-    try {
-      const events = this.parts.driver.follow({
-        sandboxId: this.sessionId,
-        launchId: this.turn.id,
-        offset: this.position.offset,
-        signal: this.stop.signal,
+      await launchTurn(work, plan);
+      const outcome = new OutcomeTracker(plan.runtime, work.journal.progress.outcome);
+      const exit = await followTurn(work, redactor, outcome);
+      runtime?.end({
+        error: exit.reason === 'exited' ? undefined : exit.reason,
+        attributes: { 'exit.reason': exit.reason, 'exit.code': exit.exitCode ?? -1 },
       });
-      for await (const event of events) {
-        if (event.kind === 'exit') {
-          await this.writeOutput(decoder, decoder.finish(), outcome);
-          return event;
-        }
-        const rows = decoder.push(event);
-        if (rows.length === 0) continue;
-        const written = this.writeOutput(decoder, rows, outcome);
-        written.catch((error: unknown) => this.stop.abort(error));
-        if (this.log.pendingBytes > MAX_PENDING_BYTES) await written;
-      }
-      this.stop.signal.throwIfAborted();
-      throw new SandboxError('failed', 'The output ended without an exit');
-    } finally {
-      endWatch();
+      return endOf(exit, outcome, this.turn.timeout, this.parts.outputLimitBytes);
+    } catch (error) {
+      // Where the turn goes on elsewhere, so does its runtime: whoever sees its exit ends the span.
+      if (!work.signal.aborted) runtime?.end({ error: 'sandbox_failed' });
+      throw error;
     }
-  }
-
-  /** Writes rows together with where they end and what they say, so that a successor goes on from all three. */
-  private writeOutput(
-    decoder: OutputDecoder,
-    rows: readonly NewLogRow[],
-    outcome: OutcomeTracker,
-  ): Promise<void> {
-    outcome.take(rows);
-    this.position = decoder.position();
-    this.progress = { ...this.progress, outcome: outcome.state() };
-    return this.log.write(rows, this.position, this.progress);
-  }
-
-  /** The supervisor ends a turn at its deadline; this is for one that does not. */
-  private killAfterDeadline(): () => void {
-    const wait = this.deadline + DEADLINE_GRACE_MS - this.parts.clock.now();
-    const timer = setTimeout(
-      () => {
-        const signal = this.stop.signal;
-        this.sandbox
-          .kill({ sandboxId: this.sessionId, launchId: this.turn.id, signal })
-          .catch((error: unknown) => {
-            if (!signal.aborted) this.logger.warn(`Kill at the deadline: ${String(error)}`);
-          });
-      },
-      Math.min(Math.max(0, wait), TIMER_LIMIT_MS),
-    );
-    return () => clearTimeout(timer);
   }
 
   private async finish(end: TurnEnd): Promise<void> {
     const { id, session_id: sessionId, fencing } = this.turn;
     // Everything that was emitted before is in the log before the turn ends.
-    await this.log.write([], this.position, this.progress);
+    await this.work.journal.flush();
     // Repeated also after the lease seems lost: that may be the first try, whose answer did not arrive. Whether the turn
     // is still ours to end is for the fencing number to say.
-    const ours = await this.insist(
+    const ours = await insist(
+      this.stop.signal,
       () => this.parts.output.end({ id, sessionId, fencing }, end),
       (reason) => reason instanceof Draining,
     );
     if (!ours) return;
+    const { provider, turn_number: turnNumber, traceparent } = this.turn;
+    this.parts.endedTurns.note(
+      { id, sessionId, turnNumber, provider, traceparent, ageMs: ageOf(this.work) },
+      end.status,
+    );
+    this.logger.log({ msg: `The turn has ${end.status}`, exit_code: end.exitCode });
+    const signal = AbortSignal.timeout(DISCARD_LIMIT_MS);
     await this.parts.driver
-      .discardSpool({ sandboxId: sessionId, launchId: id, signal: AbortSignal.timeout(10_000) })
-      .catch((error: unknown) => this.logger.warn(`Spool of turn ${id} stays: ${String(error)}`));
-  }
-
-  private emit(event: StageEvent): Promise<void> {
-    const row = { kind: LogKind.stage, data: JSON.stringify(event) };
-    const progress = structuredClone(this.progress);
-    const written = this.log.write([row], this.position, progress);
-    written.catch((error: unknown) => this.stop.abort(error));
-    return written;
-  }
-
-  /** Repeats what needs the database until it answers; a database that is away is no reason to fail a turn. */
-  private async insist<T>(
-    work: () => Promise<T>,
-    givesUpFor: (reason: unknown) => boolean = () => true,
-  ): Promise<T> {
-    const { signal } = this.stop;
-    for (;;) {
-      if (signal.aborted && givesUpFor(signal.reason)) throw signal.reason;
-      try {
-        return await work();
-      } catch (error) {
-        if (!isDatabaseUnavailable(error)) throw error;
-        await delay(RETRY_MS, undefined, signal.aborted ? {} : { signal }).catch(() => undefined);
-      }
-    }
-  }
-}
-
-function failed(error: string): TurnEnd {
-  return { status: 'failed', exitCode: null, error };
-}
-
-/** How the runtime's exit ends the turn. */
-export function endOf(
-  exit: SpoolExit,
-  outcome: OutcomeTracker,
-  timeout: number,
-  outputLimit: number,
-): TurnEnd {
-  switch (exit.reason) {
-    case 'exited': {
-      const { exitCode, reason } = outcome.correct(exit.exitCode ?? 1);
-      return { status: exitCode === 0 ? 'completed' : 'failed', exitCode, error: reason };
-    }
-    case 'deadline':
-      return failed(new TurnTimeout(timeout).message);
-    case 'output_limit':
-      return failed(`The turn wrote more than the output limit of ${outputLimit} bytes`);
-    case 'disk_limit':
-      return failed('The sandbox used more disk than its limit');
-    case 'memory_limit':
-      return failed('The sandbox used more memory than its limit');
-    case 'killed':
-      return failed('The runtime was killed');
-    case 'lost':
-      return failed('The runtime was lost: its supervisor is gone without having recorded an exit');
+      .discardSpool({ sandboxId: sessionId, launchId: id, signal })
+      .catch((error: unknown) => this.logger.warn(`The spool stays: ${String(error)}`));
   }
 }

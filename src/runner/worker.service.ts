@@ -9,17 +9,21 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
+import { isDatabaseUnavailable } from '../common/database-unavailable.js';
 import { AppConfig, isSoleProcess } from '../config/app-config.js';
 import { Doorbell } from '../event-log/doorbell.js';
 import { Metrics } from '../metrics/metrics.js';
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SANDBOX_DRIVER, SandboxHost } from '../sandboxes/sandbox-host.js';
+import { EndedTurns } from '../sessions/ended-turns.js';
 import { type ClaimedTurn, TurnLeaseRepository } from '../sessions/turn-lease.repository.js';
 import { TurnOutputRepository } from '../sessions/turn-output.repository.js';
 import { WorkersRepository } from '../sessions/workers.repository.js';
+import { Tracing } from '../tracing/tracing.js';
 import { Draining, LeaseLost } from './interruptions.js';
 import { Lease } from './lease.js';
 import { OutputWriter } from './output-writer.js';
+import { TurnMetrics } from './turn-metrics.js';
 import { TurnPlanner } from './turn-plan.js';
 import { TurnRunner } from './turn-runner.js';
 import { Wakeup } from './wakeup.js';
@@ -30,6 +34,8 @@ const DRAIN_LIMIT_MS = 8_000;
 const RENEW_RETRY_MS = 500;
 const LONGEST_HEARTBEAT_MS = 15_000;
 const PREFLIGHT_LIMIT_MS = 10_000;
+/** How long a scrape waits for spools. */
+const LAG_LIMIT_MS = 1_000;
 
 interface Running {
   runner: TurnRunner;
@@ -47,7 +53,6 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
   /** What leases are taken for: shorter than configured by what it takes others to notice that one has run out. */
   private readonly leaseSeconds: number;
   private readonly heartbeatMs: number;
-  private readonly countTakeover: () => void;
   /** How many turns were taken from this worker. */
   losses = 0;
   private readonly wakeup = new Wakeup();
@@ -66,12 +71,16 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
     private readonly clock: Clock,
     private readonly host: SandboxHost,
     @Inject(SANDBOX_DRIVER) private readonly driver: SandboxDriver,
+    private readonly turnMetrics: TurnMetrics,
+    private readonly endedTurns: EndedTurns,
+    private readonly tracing: Tracing,
     metrics: Metrics,
   ) {
     metrics.gauge('running_turns', 'Turns that this process works on', () => this.runners.size);
-    this.countTakeover = metrics.counter(
-      'lease_takeovers',
-      'Turns that this process went on with after another one, or an earlier run of itself',
+    metrics.gauge(
+      'spool_lag_bytes',
+      'Output of the turns of this process that is not in the log yet',
+      () => this.lag(),
     );
     this.pollMs = Math.min(LONGEST_POLL_MS, config.leaseSeconds * 100);
     this.leaseSeconds = config.leaseSeconds - (2 * this.pollMs) / 1000;
@@ -118,6 +127,12 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
     await Promise.all(busy.map(({ done }) => done));
   }
 
+  private async lag(): Promise<number> {
+    const signal = AbortSignal.timeout(LAG_LIMIT_MS);
+    const lags = [...this.runners.values()].map(({ runner }) => runner.lag(signal));
+    return (await Promise.all(lags)).reduce((sum, lag) => sum + lag, 0);
+  }
+
   private async run(): Promise<void> {
     if (isSoleProcess(this.config)) {
       await this.leases
@@ -139,7 +154,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
         await this.dropLost((ids) => this.leases.held(this.owner, ids));
         more = await this.claim();
       } catch (error) {
-        this.logger.warn(`Turns could not be claimed: ${String(error)}`);
+        this.complain('Turns could not be claimed', error);
       }
       if (!more) await this.wakeup.wait(heard, this.pollMs);
     }
@@ -163,7 +178,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
   }
 
   private start(turn: ClaimedTurn, lease: Lease): void {
-    if (turn.fencing > 1) this.countTakeover();
+    this.turnMetrics.claimed(turn);
     const runner = new TurnRunner(
       {
         planner: this.planner,
@@ -171,6 +186,9 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
         writer: this.writer,
         output: this.output,
         clock: this.clock,
+        metrics: this.turnMetrics,
+        endedTurns: this.endedTurns,
+        tracing: this.tracing,
         outputLimitBytes: this.config.outputLimitBytes,
       },
       turn,
@@ -197,7 +215,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
         for (const id of held) this.runners.get(id)?.lease.extend(until);
       } catch (error) {
         // Nobody can take the turns over either while the database is away; the fencing number guards the writes.
-        this.logger.warn(`Leases could not be renewed: ${String(error)}`);
+        this.complain('Leases could not be renewed', error);
         wait = Math.min(wait, RENEW_RETRY_MS);
       }
     }
@@ -223,8 +241,13 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
       const { owner } = this;
       await this.workers.beat({ owner, driver: this.driver.name, host: this.host.name, problem });
     } catch (error) {
-      this.logger.warn(`Worker is not heard of: ${String(error)}`);
+      this.complain('Worker is not heard of', error);
     }
+  }
+
+  /** That the database is away is said once for all, by those who ask it. */
+  private complain(what: string, error: unknown): void {
+    if (!isDatabaseUnavailable(error)) this.logger.warn(`${what}: ${String(error)}`);
   }
 
   private async problem(): Promise<string | null> {

@@ -73,6 +73,12 @@ export interface SandboxDriver {
    */
   follow(options: LaunchRef & { offset: number }): AsyncIterable<SpoolEvent>;
 
+  /**
+   * How many bytes of the launch's output lie behind an offset of its spool. For figures only: a driver that cannot tell
+   * cheaply leaves it out.
+   */
+  backlog?(options: LaunchRef & { offset: number }): Promise<number>;
+
   /** Ends everything that the launch started, TERM-ignoring and setsid children included, in under 2 s. Idempotent. */
   kill(options: LaunchRef): Promise<void>;
 

@@ -21,8 +21,14 @@ export async function registerKeys(sql: SqlExecutor, ring: KeyRing): Promise<voi
   await requireRegistered(sql, ring);
 }
 
-async function requireRegistered(sql: SqlExecutor, ring: KeyRing): Promise<void> {
-  for (const { id, probe } of await sql.query<{ id: string; probe: string }>(LIST)) {
+/**
+ * Makes sure that the ring can open all that was sealed in the database. Changes nothing.
+ * @returns the ids of the keys that secrets in the database were sealed with.
+ * @throws Error in one line that says which key is wrong or missing.
+ */
+export async function requireRegistered(sql: SqlExecutor, ring: KeyRing): Promise<string[]> {
+  const registered = await sql.query<{ id: string; probe: string }>(LIST);
+  for (const { id, probe } of registered) {
     if (!ring.ids.includes(id)) {
       throw new Error(
         `ENCRYPTION_KEYS: the database holds secrets encrypted with the key "${id}", which is not in the ring`,
@@ -36,6 +42,7 @@ async function requireRegistered(sql: SqlExecutor, ring: KeyRing): Promise<void>
       );
     }
   }
+  return registered.map(({ id }) => id);
 }
 
 function contextOf(id: string): string {

@@ -1,6 +1,8 @@
 import { Injectable } from '@nestjs/common';
 import { Sql } from '../database/sql.js';
 import { Doorbell } from '../event-log/doorbell.js';
+import type { EndedTurn } from './ended-turns.js';
+import { ENDED_TURN } from './sessions.repository.js';
 
 /** A host with sandboxes on record, and when one of its workers was last heard of: text that changes with each time. */
 export interface HostSign {
@@ -42,12 +44,13 @@ const FAIL_SESSIONS = {
 const FAIL_TURNS = {
   name: 'hosts-fail-turns',
   text: `
-    UPDATE turns SET status = 'failed', error = $2, ended_at = now(), lease_owner = NULL,
+    UPDATE turns t SET status = 'failed', error = $2, ended_at = now(), lease_owner = NULL,
       lease_expires_at = NULL, fencing = fencing + 1
-    WHERE id IN (
+    FROM sessions s
+    WHERE s.id = t.session_id AND t.id IN (
       SELECT id FROM turns WHERE session_id = ANY ($1) AND status IN ('pending', 'running')
       ORDER BY id FOR UPDATE)
-    RETURNING session_id AS id`,
+    RETURNING ${ENDED_TURN}`,
 };
 const FORGET_SANDBOXES = {
   name: 'hosts-forget-sandboxes',
@@ -71,9 +74,9 @@ export class LostHostsRepository {
   /**
    * Ends all turns on a host with an error and forgets its sandboxes, unless it was heard of since `sign`. A host that
    * comes back later finds sandboxes that nobody has on record, and removes them.
-   * @returns the sessions whose turns were ended; `undefined` when the host is there after all.
+   * @returns the turns that were ended; `undefined` when the host is there after all.
    */
-  async giveUp(sign: HostSign): Promise<string[] | undefined> {
+  async giveUp(sign: HostSign): Promise<EndedTurn[] | undefined> {
     const { driver, host } = sign;
     const ended = await this.sql.transaction(async (sql) => {
       const [now] = await sql.query<{ seen: string }>(STILL_SILENT, [driver, host]);
@@ -81,12 +84,12 @@ export class LostHostsRepository {
       const sessions = await sql.query<{ id: string }>(LOCK_SESSIONS, [driver, host]);
       const ids = sessions.map(({ id }) => id);
       await sql.query(FAIL_SESSIONS, [ids, ERROR]);
-      const turns = await sql.query<{ id: string }>(FAIL_TURNS, [ids, ERROR]);
+      const turns = await sql.query<EndedTurn & Record<string, unknown>>(FAIL_TURNS, [ids, ERROR]);
       await sql.query(FORGET_SANDBOXES, [driver, host, ids]);
-      for (const { id } of turns) await this.doorbell.ringChange(sql, id);
-      return turns.map(({ id }) => id);
+      for (const { sessionId } of turns) await this.doorbell.ringChange(sql, sessionId);
+      return turns;
     });
-    for (const id of ended ?? []) this.doorbell.changed(id);
+    for (const { sessionId } of ended ?? []) this.doorbell.changed(sessionId);
     return ended;
   }
 }

@@ -2,28 +2,68 @@ import { Injectable, type OnModuleInit } from '@nestjs/common';
 import { Sql } from '../database/sql.js';
 import { Metrics } from '../metrics/metrics.js';
 
-const DEPTH = {
-  name: 'turns-queue-depth',
+const ACTIVE = {
+  name: 'turns-active',
   timeoutMs: 2_000,
-  text: `SELECT count(*) AS depth FROM turns WHERE status = 'pending'`,
+  text: `
+    SELECT t.status AS state, s.provider, count(*) AS turns,
+      extract(epoch FROM now() - min(t.created_at))::float8 AS age
+    FROM (
+      SELECT session_id, status, created_at FROM turns WHERE status = 'pending'
+      UNION ALL
+      SELECT session_id, status, created_at FROM turns WHERE status = 'running'
+    ) t JOIN sessions s ON s.id = t.session_id
+    GROUP BY 1, 2`,
 };
+
+interface Active {
+  state: 'pending' | 'running';
+  provider: string;
+  turns: number;
+  /** Of the oldest, in seconds. */
+  age: number;
+}
 
 /** Figures of the queue as a whole; every process tells the same ones. */
 @Injectable()
 export class QueueMetrics implements OnModuleInit {
+  private reading: Promise<Active[]> | undefined;
+
   constructor(
     private readonly sql: Sql,
     private readonly metrics: Metrics,
   ) {}
 
   onModuleInit(): void {
-    this.metrics.gauge(
-      'queue_depth',
-      'Turns that wait for a worker, in all processes',
-      async () => {
-        const [row] = await this.sql.query<{ depth: number }>(DEPTH);
-        return row?.depth ?? Number.NaN;
-      },
+    this.metrics.gauges(
+      'turns',
+      'Turns that wait or run, in all processes',
+      ['state', 'provider'],
+      async () =>
+        (await this.read()).map(({ state, provider, turns }) => ({
+          labels: { state, provider },
+          value: turns,
+        })),
     );
+    this.metrics.gauge('queue_depth', 'Turns that wait for a worker, in all processes', async () =>
+      (await this.pending()).reduce((sum, { turns }) => sum + turns, 0),
+    );
+    this.metrics.gauge(
+      'queue_age_seconds',
+      'How long the oldest of the turns that wait has waited, in all processes; 0 when none does',
+      async () => Math.max(0, ...(await this.pending()).map(({ age }) => age)),
+    );
+  }
+
+  private async pending(): Promise<Active[]> {
+    return (await this.read()).filter(({ state }) => state === 'pending');
+  }
+
+  /** One look for all figures of a scrape. */
+  private read(): Promise<Active[]> {
+    this.reading ??= this.sql
+      .query<Active & Record<string, unknown>>(ACTIVE)
+      .finally(() => (this.reading = undefined));
+    return this.reading;
   }
 }

@@ -2,6 +2,7 @@ import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { AgentsModule } from '../agents/agents.module.js';
 import { EnvironmentsModule } from '../environments/environments.module.js';
+import { EndedTurns } from './ended-turns.js';
 import { Session } from './entities/session.entity.js';
 import { Turn } from './entities/turn.entity.js';
 import { IdempotencyRepository } from './idempotency.repository.js';
@@ -21,6 +22,7 @@ import { WorkersRepository } from './workers.repository.js';
   imports: [TypeOrmModule.forFeature([Session, Turn]), AgentsModule, EnvironmentsModule],
   controllers: [SessionsController],
   providers: [
+    EndedTurns,
     IdempotencyRepository,
     LostHostsRepository,
     QueueMetrics,
@@ -34,6 +36,7 @@ import { WorkersRepository } from './workers.repository.js';
     WorkersRepository,
   ],
   exports: [
+    EndedTurns,
     IdempotencyRepository,
     LostHostsRepository,
     SessionPlans,

@@ -3,6 +3,7 @@ import { InjectRepository } from '@nestjs/typeorm';
 import { Repository } from 'typeorm';
 import { limitReached } from '../common/errors.js';
 import { Sql, type SqlExecutor } from '../database/sql.js';
+import type { EndedTurn } from './ended-turns.js';
 import { Session } from './entities/session.entity.js';
 import { Turn } from './entities/turn.entity.js';
 import type { PublicResource } from './session-resources.js';
@@ -31,8 +32,8 @@ const INSERT_SESSION = {
 const INSERT_TURN = {
   name: 'turns-insert',
   text: `
-    INSERT INTO turns (session_id, turn_number, prompt, timeout, last_log_id)
-    VALUES ($1, $2, $3, $4, $5)`,
+    INSERT INTO turns (session_id, turn_number, prompt, timeout, last_log_id, traceparent)
+    VALUES ($1, $2, $3, $4, $5, $6)`,
 };
 const LOCK_SESSION = {
   name: 'sessions-lock',
@@ -63,6 +64,10 @@ const REQUEUE = {
       current_turn = turn_count + 1, exit_code = NULL, error = NULL, updated_at = now()
     WHERE id = $1 AND status = 'completed' RETURNING turn_count`,
 };
+/** Columns of {@link EndedTurn}, of the turn `t` and its session `s`. */
+export const ENDED_TURN = `
+  t.id, s.id AS "sessionId", t.turn_number AS "turnNumber", s.provider, t.traceparent,
+  (extract(epoch FROM now() - t.created_at) * 1000)::float8 AS "ageMs"`;
 const TERMINATE = {
   name: 'sessions-terminate',
   text: `
@@ -72,9 +77,11 @@ const TERMINATE = {
 const TERMINATE_TURN = {
   name: 'turns-terminate',
   text: `
-    UPDATE turns SET status = 'terminated', ended_at = now(), lease_owner = NULL,
+    UPDATE turns t SET status = 'terminated', ended_at = now(), lease_owner = NULL,
       lease_expires_at = NULL, fencing = fencing + 1
-    WHERE session_id = $1 AND status IN ('pending', 'running')`,
+    FROM sessions s
+    WHERE s.id = $1 AND t.session_id = $1 AND t.status IN ('pending', 'running')
+    RETURNING ${ENDED_TURN}`,
 };
 const DOOM_SANDBOX = {
   name: 'sandboxes-doom',
@@ -93,9 +100,16 @@ export interface NewSession {
   environmentId: string | null;
   environmentVersion: number | null;
   provider: string;
-  timeout: number;
   resources: PublicResource[];
   secretsSealed: string | null;
+}
+
+/** What a request asks of a new turn. */
+export interface NewTurn {
+  prompt: string;
+  timeout: number;
+  /** W3C trace context of the request. */
+  traceparent: string | undefined;
 }
 
 export interface LockedSession {
@@ -138,7 +152,8 @@ export class SessionsRepository {
     if (row && row.active >= limit) throw limitReached(limit, row.active);
   }
 
-  async insert(sql: SqlExecutor, session: NewSession, prompt: string): Promise<void> {
+  /** Inserts the session with its first turn. */
+  async insert(sql: SqlExecutor, session: NewSession, turn: NewTurn): Promise<void> {
     await sql.query(INSERT_SESSION, [
       session.id,
       session.userId,
@@ -147,11 +162,11 @@ export class SessionsRepository {
       session.environmentId,
       session.environmentVersion,
       session.provider,
-      session.timeout,
+      turn.timeout,
       JSON.stringify(session.resources),
       session.secretsSealed,
     ]);
-    await sql.query(INSERT_TURN, [session.id, 1, prompt, session.timeout, 0]);
+    await this.insertTurn(sql, session.id, 1, turn, 0);
   }
 
   /**
@@ -176,19 +191,26 @@ export class SessionsRepository {
   }
 
   /** Queues a further turn; the session is locked and `completed`. */
-  async requeue(
-    sql: SqlExecutor,
-    id: string,
-    turn: { prompt: string; timeout: number },
-  ): Promise<void> {
+  async requeue(sql: SqlExecutor, id: string, turn: NewTurn): Promise<void> {
     const [last] = await sql.query<{ last_log_id: number }>(LAST_LOG_ID, [id]);
     const [row] = await sql.query<{ turn_count: number }>(REQUEUE, [id]);
     if (!last || !row) throw new Error('A locked session changed its state');
-    await sql.query(INSERT_TURN, [id, row.turn_count, turn.prompt, turn.timeout, last.last_log_id]);
+    await this.insertTurn(sql, id, row.turn_count, turn, last.last_log_id);
+  }
+
+  private async insertTurn(
+    sql: SqlExecutor,
+    sessionId: string,
+    turnNumber: number,
+    { prompt, timeout, traceparent }: NewTurn,
+    lastLogId: number,
+  ): Promise<void> {
+    const values = [sessionId, turnNumber, prompt, timeout, lastLogId, traceparent ?? null];
+    await sql.query(INSERT_TURN, values);
   }
 
   /** See {@link terminateLocked}. */
-  async terminate(sql: SqlExecutor, id: string): Promise<boolean> {
+  async terminate(sql: SqlExecutor, id: string): Promise<EndedTurn[]> {
     return terminateLocked(sql, id);
   }
 
@@ -205,11 +227,14 @@ export class SessionsRepository {
   }
 }
 
-/** Ends whatever a locked session does, and gives its sandbox up. @returns false when its state does not allow it. */
-export async function terminateLocked(sql: SqlExecutor, id: string): Promise<boolean> {
+/**
+ * Ends whatever a locked session does, and gives its sandbox up; nothing when its state does not allow it.
+ * @returns the turn that was ended with it, if it had one under way.
+ */
+export async function terminateLocked(sql: SqlExecutor, id: string): Promise<EndedTurn[]> {
   const [row] = await sql.query(TERMINATE, [id, allowedFrom('terminate')]);
-  if (!row) return false;
-  await sql.query(TERMINATE_TURN, [id]);
+  if (!row) return [];
+  const turns = await sql.query<EndedTurn & Record<string, unknown>>(TERMINATE_TURN, [id]);
   await sql.query(DOOM_SANDBOX, [id]);
-  return true;
+  return turns;
 }

@@ -3,6 +3,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { AgentsService } from '../agents/agents.service.js';
 import { conflict, notFound, Refusal, unprocessable, upstream } from '../common/errors.js';
 import { isUuid } from '../common/uuid.js';
+import { currentWork, noteWork } from '../common/work-context.js';
 import { AppConfig } from '../config/app-config.js';
 import type { SqlExecutor } from '../database/sql.js';
 import { EnvironmentsService } from '../environments/environments.service.js';
@@ -19,6 +20,7 @@ import {
   DEFAULT_TIMEOUT,
   type PromptSessionDto,
 } from './dto/create-session.dto.js';
+import { type EndedTurn, EndedTurns } from './ended-turns.js';
 import type { Session } from './entities/session.entity.js';
 import type { Turn } from './entities/turn.entity.js';
 import { hashBody } from './idempotency-key.decorator.js';
@@ -55,6 +57,7 @@ export class SessionsService {
     private readonly idempotency: IdempotencyRepository,
     private readonly workers: WorkersRepository,
     private readonly host: SandboxHost,
+    private readonly endedTurns: EndedTurns,
     @Inject(SANDBOX_DRIVER) private readonly driver: SandboxDriver,
   ) {}
 
@@ -106,15 +109,19 @@ export class SessionsService {
           environmentId: environment?.id ?? null,
           environmentVersion: pinned?.version ?? null,
           provider: agent.provider,
-          timeout: request.timeout ?? DEFAULT_TIMEOUT,
           resources,
           secretsSealed: this.keys.sealRecord(tokens, secretContext.session(id)),
         },
-        request.prompt ?? '',
+        {
+          prompt: request.prompt ?? '',
+          timeout: request.timeout ?? DEFAULT_TIMEOUT,
+          traceparent: currentWork().traceparent,
+        },
       );
       await this.doorbell.ringWork(sql);
     });
     this.doorbell.work();
+    noteWork({ sessionId: id });
     return id;
   }
 
@@ -163,6 +170,7 @@ export class SessionsService {
         await this.repository.requeue(sql, id, {
           prompt: request.prompt,
           timeout: request.timeout ?? timeout,
+          traceparent: currentWork().traceparent,
         });
       },
       (sql) => reserve(sql, id),
@@ -172,7 +180,11 @@ export class SessionsService {
 
   /** Ends the session for good and gives its sandbox up. */
   async terminate(userId: string, id: string): Promise<void> {
-    await this.change('terminate', userId, id, (sql) => this.repository.terminate(sql, id));
+    let ended: EndedTurn[] = [];
+    await this.change('terminate', userId, id, async (sql) => {
+      ended = await this.repository.terminate(sql, id);
+    });
+    for (const turn of ended) this.endedTurns.note(turn, 'terminated');
   }
 
   /** Removes an inactive session with its turns, secrets, log and sandbox. */

@@ -31,6 +31,13 @@ export interface ClaimedTurn {
   spool_stdout: number;
   spool_stderr: number;
   last_log_id: number;
+  provider: string;
+  /** Time since the turn was accepted, by the database's clock. Milliseconds. */
+  age_ms: number;
+  /** Whether there is output in the log already. */
+  has_output: boolean;
+  /** W3C trace context of the request that asked for the turn. */
+  traceparent: string | null;
 }
 
 /** A worker that waits for longer loses its leases meanwhile. */
@@ -44,7 +51,7 @@ const CLAIM = {
   timeoutMs: ANSWER_MS,
   text: `
     WITH candidate AS (
-      SELECT t.id, t.session_id
+      SELECT t.id, t.session_id, s.provider
       FROM turns t
       JOIN sessions s ON s.id = t.session_id
       WHERE t.id IN (
@@ -78,7 +85,8 @@ const CLAIM = {
     RETURNING t.id, t.session_id, t.turn_number, t.prompt, t.timeout,
       (extract(epoch FROM t.started_at) * 1000)::float8 AS started_ms,
       t.fencing, t.commit_seq, t.progress, t.spool_offset, t.spool_stdout, t.spool_stderr,
-      t.last_log_id`,
+      t.last_log_id, c.provider, t.traceparent, t.first_output_id IS NOT NULL AS has_output,
+      (extract(epoch FROM now() - t.created_at) * 1000)::float8 AS age_ms`,
 };
 // Statements that lock several turns take them by rising id, as the commit of output does: no two wait for each other.
 const RENEW = {

@@ -3,6 +3,7 @@ import { type Block, encodeEvent, HEARTBEAT } from '../event-log/frames.js';
 import type { FeedListener, SessionFeed } from '../event-log/session-feed.js';
 import type { StreamStart, StreamState } from '../sessions/stream-states.repository.js';
 import type { StartEvent, TurnStartEvent } from './dto/session-event.dto.js';
+import type { StreamFigures } from './stream-figures.js';
 import { staleEvent, terminalEventOf } from './terminal-event.js';
 
 const BUFFER_BYTES = 64 * 1024;
@@ -20,6 +21,7 @@ export interface EventStreamOptions {
   join(listener: FeedListener): SessionFeed;
   leave(feed: SessionFeed, listener: FeedListener): void;
   state(): Promise<StreamState | undefined>;
+  figures: StreamFigures;
 }
 
 /**
@@ -42,6 +44,8 @@ export class EventStream extends Readable implements FeedListener {
   private wanted = false;
   private pumping = false;
   private finished = false;
+  /** Since when the client has had enough, if it has; by the monotonic clock, milliseconds. */
+  pausedSince: number | undefined;
   /** When something was last sent; by the monotonic clock, milliseconds. */
   lastSentAt = performance.now();
 
@@ -54,7 +58,7 @@ export class EventStream extends Readable implements FeedListener {
     this.announcedTurn = start.announcedTurn;
     this.feed = options.join(this);
     const first: StartEvent = { type: 'start', provider: start.provider, session_id: sessionId };
-    this.push(encodeEvent(first));
+    this.send(encodeEvent(first), 1);
   }
 
   wake(stateChanged: boolean): void {
@@ -65,7 +69,7 @@ export class EventStream extends Readable implements FeedListener {
 
   /** Says that the connection is alive, unless the client is behind anyway. */
   beat(): void {
-    if (!this.finished && this.readableLength === 0) this.send(HEARTBEAT);
+    if (!this.finished && this.readableLength === 0) this.send(HEARTBEAT, 0);
   }
 
   /** Ends the stream between two events; the client resumes elsewhere. */
@@ -77,6 +81,7 @@ export class EventStream extends Readable implements FeedListener {
 
   override _read(): void {
     this.wanted = true;
+    this.pausedSince = undefined;
     if (this.pumping) return;
     this.pumping = true;
     this.pump().catch((error: Error) => this.destroy(error));
@@ -105,8 +110,10 @@ export class EventStream extends Readable implements FeedListener {
         this.wanted = false;
         const bytes = this.join(blocks);
         if (bytes.length >= READ_AHEAD_BYTES) this.readAhead();
-        if (!this.send(bytes) && !this.wanted) {
+        if (!this.send(bytes, eventsIn(blocks)) && !this.wanted) {
           this.pumping = false;
+          this.pausedSince = performance.now();
+          this.options.figures.pauses += 1;
           return;
         }
       } else if (!this.finish() && !this.woken && !this.stateIsOld) {
@@ -153,6 +160,7 @@ export class EventStream extends Readable implements FeedListener {
     for (const { first, last, turn, isOutput, bytes } of blocks) {
       if (isOutput && turn > this.announcedTurn) {
         this.announcedTurn = turn;
+        this.options.figures.events += 1;
         const begin: TurnStartEvent = { type: 'turn_start', id: first, turn };
         parts.push(encodeEvent(begin));
       }
@@ -172,12 +180,15 @@ export class EventStream extends Readable implements FeedListener {
         : undefined;
     const event = terminalEventOf(state, this.turn, this.cursor) ?? stale;
     if (!event) return false;
-    this.push(encodeEvent(event, event.id));
+    this.send(encodeEvent(event, event.id), 1);
     this.endNow();
     return true;
   }
 
-  private send(bytes: Buffer): boolean {
+  private send(bytes: Buffer, events: number): boolean {
+    const { figures } = this.options;
+    figures.events += events;
+    figures.bytes += bytes.length;
     this.lastSentAt = performance.now();
     return this.push(bytes);
   }
@@ -192,4 +203,9 @@ export class EventStream extends Readable implements FeedListener {
     });
     this.sleeping = undefined;
   }
+}
+
+/** Ids have no gaps within a turn. */
+function eventsIn(blocks: readonly Block[]): number {
+  return blocks.reduce((sum, { first, last }) => sum + last - first + 1, 0);
 }

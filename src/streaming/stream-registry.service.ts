@@ -5,8 +5,10 @@ import {
 } from '@nestjs/common';
 import { AppConfig } from '../config/app-config.js';
 import { Metrics } from '../metrics/metrics.js';
+import { StreamFigures } from './stream-figures.js';
 import type { EventStream } from './event-stream.js';
 
+const SLOW_MS = 1_000;
 const LAST_FRAMES_LIMIT_MS = 2_000;
 
 /** The streams that are open in this process: one timer for all their heartbeats, and their end at shutdown. */
@@ -15,12 +17,34 @@ export class StreamRegistry implements OnApplicationBootstrap, BeforeApplication
   private readonly streams = new Set<EventStream>();
   private timer: NodeJS.Timeout | undefined;
   private closing = false;
+  readonly figures = new StreamFigures();
 
   constructor(
     private readonly config: AppConfig,
     metrics: Metrics,
   ) {
     metrics.gauge('open_streams', 'Streams that are open in this process', () => this.streams.size);
+    metrics.gauge(
+      'slow_streams',
+      'Open streams whose client has taken nothing for a second although there is more',
+      () => this.slow(),
+    );
+    metrics.total('stream_events', 'Events sent to clients', () => this.figures.events);
+    metrics.total('stream_bytes', 'Bytes sent to clients in streams', () => this.figures.bytes);
+    metrics.total(
+      'stream_pauses',
+      'Times that a stream waited for its client',
+      () => this.figures.pauses,
+    );
+  }
+
+  private slow(): number {
+    const limit = performance.now() - SLOW_MS;
+    let slow = 0;
+    for (const { pausedSince } of this.streams) {
+      if (pausedSince !== undefined && pausedSince < limit) slow += 1;
+    }
+    return slow;
   }
 
   onApplicationBootstrap(): void {

@@ -27,6 +27,7 @@ export class StreamingService {
       staleAfterSeconds: this.config.staleAfterSeconds,
       join: (listener) => this.hub.join(sessionId, listener),
       leave: (feed, listener) => this.hub.leave(feed, listener),
+      figures: this.registry.figures,
       state: () => this.states.ofTurnUnscoped(sessionId, start.turn),
     });
     this.registry.add(stream);

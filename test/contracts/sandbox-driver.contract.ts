@@ -409,6 +409,10 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
         }
         const end = chunks.at(-1)?.nextOffset ?? 0;
         expect((await outcomeOf(driver.follow({ ...launch, offset: end }))).chunks).toEqual([]);
+        // Told only by drivers that can.
+        for (const { offset } of driver.backlog ? chunks : []) {
+          expect(await driver.backlog?.({ ...launch, offset })).toBe(end - offset);
+        }
       });
 
       it('loses and repeats nothing when the follower changes in mid-output', async () => {

@@ -1,14 +1,9 @@
-import { execFile } from 'node:child_process';
-import { dirname, join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { registeredRoutes } from '../support/app-routes.js';
 import { HttpClient } from '../support/http-client.js';
-import { ENCRYPTION_KEYS, type Service, startService } from '../support/service.js';
+import { type Service, startService } from '../support/service.js';
 
 const NOWHERE = '00000000-0000-4000-8000-000000000000';
-const HERE = dirname(fileURLToPath(import.meta.url));
-const BUILD = pathToFileURL(join(HERE, '..', '..', 'dist')).href;
 /** A decision for each: nothing becomes open by itself. */
 const OPEN = new Set([
   'GET /healthz',
@@ -22,23 +17,7 @@ let service: Service;
 let routes: string[];
 beforeAll(async () => {
   service = await startService();
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    [join(HERE, '..', 'support', 'app-routes.fixture.mjs'), BUILD],
-    {
-      timeout: 30_000,
-      env: {
-        ...process.env,
-        NODE_OPTIONS: '',
-        APP_ROLE: 'api',
-        ENCRYPTION_KEYS,
-        DATABASE_URL: service.databaseUrl,
-        DATA_DIR: service.dataDir,
-      },
-    },
-  );
-  const registered = JSON.parse(stdout) as { method: string; url: string }[];
-  routes = registered.map(({ method, url }) => `${method} ${url}`);
+  routes = await registeredRoutes(service);
 });
 afterAll(() => service.stop());
 

@@ -1,7 +1,10 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { runCli } from '../support/cli.js';
 import { describeWith } from '../support/requirements.js';
 import { query, type Service, startService } from '../support/service.js';
+import { eventually } from '../support/sessions.js';
 
 let service: Service;
 const cli = (...args: string[]) =>
@@ -27,17 +30,60 @@ describeWith(['bubblewrap'], 'sessions on the command line', () => {
       sessions: [],
     });
     expect((await cli('sessions', 'list')).stdout).toContain(id);
+    const count = async (...filter: string[]) =>
+      ((await cli('sessions', 'list', ...filter, '--json')).json.sessions as object[]).length;
+    const counts = await Promise.all([
+      count('--provider', 'shell', '--agent', agentId, '--newer-than', '1h'),
+      count('--provider', 'anthropic'),
+      count('--agent', id),
+      count('--user', 'nobody'),
+      count('--newer-than', '1ms'),
+    ]);
+    expect(counts).toEqual([1, 0, 0, 0, 0]);
+
+    const shown = await cli('sessions', 'show', id, '--json');
+    expect(shown.json).toMatchObject({
+      id,
+      agent_id: agentId,
+      agent_version: 1,
+      turns: [{ turn: 1, exit_code: null }],
+    });
+    const text = (await cli('sessions', 'show', id)).stdout;
+    expect(text).toMatch(new RegExp(`^session +${id}$`, 'm'));
+    expect(shown.stdout + text).not.toContain('sleep 60');
 
     expect(await cli('sessions', 'terminate', id)).toMatchObject({ code: 0, stderr: '' });
     expect((await service.http.get(`/sessions/${id}`)).body).toMatchObject({
       status: 'terminated',
     });
     expect(await cli('sessions', 'terminate', id)).toMatchObject({
-      code: 1,
+      code: 4,
       stderr: 'error: Session is already terminated\n',
     });
-    expect((await cli('sessions', 'terminate', 'nonsense')).code).toBe(1);
-    expect((await cli('sessions', 'list', '--status', 'nonsense')).code).toBe(2);
+    expect((await cli('sessions', 'terminate', 'nonsense')).code).toBe(3);
+  });
+
+  it('names sandboxes that nobody needs, and destroys them when it is not only asked', async () => {
+    const sandbox = '6d3f1a52-94c1-4c43-8f0e-5f3c5f0f7a11';
+    const reap = async (...options: string[]) =>
+      (await cli('sandboxes', 'reap', ...options, '--json')).json.sandboxes;
+    const host = (await readFile(join(service.dataDir, 'host-id'), 'utf8')).trim();
+    // At rest, on record, and not there; the service itself compares once a minute only.
+    await query(
+      service.databaseUrl,
+      `INSERT INTO sandboxes (session_id, driver, host, idle_since) VALUES ($1, 'local', $2, now())`,
+      [sandbox, host],
+    );
+    expect(await reap('--dry-run')).toEqual([
+      { id: sandbox, reason: 'gone, on record', result: 'would be destroyed' },
+    ]);
+    const records = () => query(service.databaseUrl, 'SELECT FROM sandboxes');
+    expect(await records()).toHaveLength(1);
+    expect(await reap()).toEqual([
+      { id: sandbox, reason: 'gone, on record', result: expect.stringMatching(/destroyed|left/) },
+    ]);
+    await eventually(async () => (await records()).length === 0, 'the record to be gone');
+    expect((await cli('sandboxes', 'reap')).stdout).toBe('Nothing to reap\n');
   });
 
   it('drops the days of the log that are past retention, and no others', async () => {

@@ -9,7 +9,9 @@ import { type CliResult, runCli } from '../support/cli.js';
 import { HttpClient } from '../support/http-client.js';
 import { query, type Service, type ServiceOptions, startService } from '../support/service.js';
 
+const HERE = 'http://127.0.0.1:1';
 const NOWHERE = '00000000-0000-4000-8000-000000000000';
+const FOLLOW_ELSEWHERE = ['sessions', 'follow', NOWHERE, '--url', HERE, '--token', 'ast_x'];
 
 let service: Service;
 let cli: (...args: string[]) => Promise<CliResult>;
@@ -90,6 +92,25 @@ describe('users and tokens', () => {
     for (const text of [listed.stdout, table.stdout]) expect(text).not.toContain(token.slice(4));
   });
 
+  it('changes the limit of a user, and takes it back', async () => {
+    await cli('user', 'create', 'dora');
+    const limits = async (...limit: string[]) =>
+      (await cli('user', 'limit', 'dora', ...limit, '--json')).json.session_limit;
+    expect([await limits('7'), await limits('0'), await limits('default')]).toEqual([7, 0, null]);
+    expect((await cli('user', 'limit', 'dora', '4')).stdout).toBe(
+      'The session limit of dora is 4\n',
+    );
+  });
+
+  it('lists the tokens of one user', async () => {
+    for (const name of ['emil', 'fay']) {
+      await cli('user', 'create', name);
+      await issue('--user', name);
+    }
+    const { json } = await cli('token', 'list', '--user', 'emil', '--json');
+    expect((json.data as { user: string }[]).map(({ user }) => user)).toEqual(['emil']);
+  });
+
   it('prints a token to people, too', async () => {
     await cli('user', 'create', 'carol');
     const { stdout } = await cli('token', 'create', '--user', 'carol');
@@ -128,22 +149,44 @@ describe('what goes wrong', () => {
   beforeAll(() => cli('user', 'create', 'twice'));
 
   it.each<[string, number, string[]]>([
-    ['a user that is there', 1, ['user', 'create', 'twice']],
-    ['a user without a name', 1, ['user', 'create', ' ']],
-    ['a token for nobody', 1, ['token', 'create', '--user', 'nobody']],
-    ['revoking nothing', 1, ['token', 'revoke', NOWHERE]],
-    ['revoking no id', 1, ['token', 'revoke', 'x']],
-    ['no user named', 2, ['token', 'create']],
-    ['an expiry that is none', 2, ['token', 'create', '--user', 'twice', '--expires', 'soon']],
-    ['an expiry in the past', 2, ['token', 'create', '--user', 'twice', '--expires', '0d']],
-    ['a limit below zero', 2, ['user', 'create', 'x', '--session-limit', '-1']],
+    ['a user that is there', 4, ['user', 'create', 'twice']],
+    ['a user without a name', 2, ['user', 'create', ' ']],
+    ['a limit for nobody', 3, ['user', 'limit', 'nobody', '3']],
+    ['a token for nobody', 3, ['token', 'create', '--user', 'nobody']],
+    ['the tokens of nobody', 3, ['token', 'list', '--user', 'nobody']],
+    ['revoking nothing', 3, ['token', 'revoke', NOWHERE]],
+    ['revoking no id', 3, ['token', 'revoke', 'x']],
+    ['showing nothing', 3, ['sessions', 'show', NOWHERE]],
+    ['following nothing', 3, ['sessions', 'follow', NOWHERE]],
+    ['following no id', 3, ['sessions', 'follow', 'x']],
+    ['following by the service without a token', 2, ['sessions', 'follow', NOWHERE, '--url', HERE]],
+    ['following where no service is', 5, [...FOLLOW_ELSEWHERE]],
     ['an unknown command', 2, ['frobnicate']],
-    ['an unknown option', 2, ['user', 'list', '--frob']],
-    ['an argument too many', 2, ['user', 'list', 'x']],
+    ['a doctor who has to measure nothing', 2, ['doctor', '--only', 'stream']],
   ])('%s: one line, exit code %i', async (_name, code, args) => {
     const result = await cli(...args);
     expect([result.code, result.stdout]).toEqual([code, '']);
     expect(result.stderr).toMatch(/^error: [^\n]+\n$/);
+  });
+
+  it('a bad configuration, and keys that are not those of the database: exit code 6', async () => {
+    const env = { DATABASE_URL: service.databaseUrl, DATA_DIR: service.dataDir };
+    const bad = await runCli(['user', 'list'], { ...env, PORT: 'x' });
+    expect(bad).toMatchObject({ code: 6, stderr: expect.stringMatching(/^error: PORT: .+\n$/) });
+    const other = `test:${randomBytes(32).toString('base64')}`;
+    const keys = await runCli(['secrets', 'reencrypt'], { ...env, ENCRYPTION_KEYS: other });
+    expect(keys).toMatchObject({
+      code: 6,
+      stderr: expect.stringMatching(/^error: ENCRYPTION_KEYS/),
+    });
+  });
+
+  it('helps without a database', async () => {
+    const { code, stdout } = await runCli(['user', '--help'], { DATABASE_URL: 'nonsense' });
+    expect([code, stdout.split('\n')[0]]).toEqual([
+      0,
+      'Usage: agent-sessions user [options] [command]',
+    ]);
   });
 
   it('says in one line that no database is there', async () => {
@@ -155,7 +198,7 @@ describe('what goes wrong', () => {
         { DATABASE_URL: 'nonsense', DATA_DIR: empty },
       ]) {
         const { code, stdout, stderr } = await runCli(['user', 'list'], env);
-        expect([code, stdout]).toEqual([1, '']);
+        expect([code, stdout]).toEqual([env.DATABASE_URL === 'nonsense' ? 6 : 5, '']);
         expect(stderr).toMatch(/^error: [^\n]+\n$/);
         expect(stderr).not.toContain('hunter2');
       }
@@ -163,15 +206,6 @@ describe('what goes wrong', () => {
       await rm(empty, { recursive: true, force: true });
     }
   });
-
-  it.each([[[]], [['user']], [['token', 'create']], [['secrets', 'reencrypt']]])(
-    'helps with %j, without a database',
-    async (command) => {
-      const { code, stdout } = await runCli([...command, '--help'], { DATABASE_URL: 'nonsense' });
-      expect(code).toBe(0);
-      expect(stdout).toContain('Usage: ');
-    },
-  );
 });
 
 it('changes the key of every secret beside a running service, and lets go of the old one', async () => {
@@ -222,7 +256,7 @@ it('changes the key of every secret beside a running service, and lets go of the
   expect(await keysInUse()).toEqual(['old']);
   expect(
     (await runCli(['secrets', 'reencrypt', '--json'], { ...env, ENCRYPTION_KEYS: fresh })).code,
-  ).toBe(1);
+  ).toBe(6);
 
   const busy = Array.from({ length: 30 }, (_, index) =>
     second.http.put(`/agents/${body.id}`, {

@@ -1,7 +1,8 @@
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Cluster } from './cluster.js';
-import { names, processesOf } from './processes.js';
+import { names } from '../support/sandbox-processes.js';
+import { processesOf } from './processes.js';
 
 /** What may be in the data folder when no session is left; everything else was forgotten there. */
 const LASTING = /^(host-id|encryption-keys|cache|sandboxes)$/;

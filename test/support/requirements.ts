@@ -16,6 +16,8 @@ const CHECKS = {
     runs('/usr/bin/python3', '-c', 'import urllib3, dateutil, six'),
   curl: () => runs('curl', '--version'),
   java: () => runs('javac', '-version'),
+  promtool: () => runs('promtool', '--version'),
+  nginx: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin nginx -v'),
   'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
 } as const;
 

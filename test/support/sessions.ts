@@ -1,9 +1,9 @@
-import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ensureRootfs } from '../../src/sandboxes/local/rootfs/ensure-rootfs.js';
 import { EventStreamClient, type StreamOptions } from './event-stream-client.js';
 import type { Answer, HttpClient } from './http-client.js';
+import { commandOf, names, processesWithin } from './sandbox-processes.js';
 import {
   query,
   type Service,
@@ -147,20 +147,16 @@ export async function eventually<T>(
 /** What a service has left on the machine: folders of sandboxes, kernel users, processes. */
 export function remains(dataDir: string): string[] {
   const sandboxes = join(dataDir, 'sandboxes');
-  const folders = list(sandboxes).filter(
+  const folders = names(sandboxes).filter(
     (name) => !['.uids', '.etc', '.probe', '.rootfs'].includes(name),
   );
-  const users = list(join(sandboxes, '.uids'));
+  const users = names(join(sandboxes, '.uids'));
   return [...folders, ...users.map((uid) => `user ${uid}`), ...processesOf(dataDir)];
 }
 
-/** Processes that were started for the sandboxes of a service. */
-export function processesOf(dataDir: string): string[] {
-  return list('/proc')
-    .filter((pid) => /^\d+$/.test(pid) && Number(pid) !== process.pid)
-    .map((pid) => `${pid} ${read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ')} ${link(pid)}`)
-    .filter((line) => line.includes(dataDir));
-}
+/** Processes that were started for the sandboxes of a service, each with its arguments. */
+export const processesOf = (dataDir: string): string[] =>
+  processesWithin(dataDir).map((pid) => `process ${pid} ${commandOf(pid)}`);
 
 /** Deletes what the users have and waits until nothing is left of it. */
 export async function leaveNothing(service: Service, users: readonly SessionsOf[]): Promise<void> {
@@ -173,24 +169,4 @@ export async function leaveNothing(service: Service, users: readonly SessionsOf[
     () => remains(service.dataDir).length === 0,
     () => `no folder, user or process to be left:\n${remains(service.dataDir).join('\n')}`,
   );
-}
-
-function list(folder: string): string[] {
-  return existsSync(folder) ? readdirSync(folder) : [];
-}
-
-function read(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return '';
-  }
-}
-
-function link(pid: string): string {
-  try {
-    return readlinkSync(`/proc/${pid}/cwd`);
-  } catch {
-    return '';
-  }
 }

@@ -3,6 +3,7 @@ import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { Socket } from 'node:net';
 import { useJsonBodies } from './json-body.js';
 import type { KnownRoutes } from './known-routes.js';
+import { beginRequest, requestIdOf, useRequestContext } from './request-context.js';
 
 /**
  * Fastify as this service needs it: JSON bodies only, no HEAD twins of GET routes, and the `detail` envelope also for
@@ -22,8 +23,9 @@ export function createHttpAdapter(options: {
     // Node would answer without a body; requireHost does it in the envelope.
     http: { requireHostHeader: false },
     routerOptions: { maxParamLength: 256 },
-    genReqId: () => crypto.randomUUID(),
-    frameworkErrors: (error: FastifyError, _request: FastifyRequest, reply: FastifyReply) => {
+    genReqId: requestIdOf,
+    frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
+      beginRequest(fastify, request, reply);
       const tooLong = error.code === 'FST_ERR_MAX_PARAM_LENGTH';
       void reply
         .code(tooLong ? 404 : 400)
@@ -34,6 +36,7 @@ export function createHttpAdapter(options: {
   });
   const fastify = adapter.getInstance();
   options.routes.observe(fastify);
+  useRequestContext(fastify);
   fastify.addHook('onRequest', requireHost);
   useJsonBodies(fastify);
   const { onlyPaths } = options;

@@ -1,10 +1,4 @@
-import {
-  type ArgumentsHost,
-  Catch,
-  type ExceptionFilter,
-  HttpException,
-  Logger,
-} from '@nestjs/common';
+import { type ArgumentsHost, Catch, type ExceptionFilter, HttpException } from '@nestjs/common';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { isDatabaseUnavailable } from '../database-unavailable.js';
 import { InvalidBody, Refusal, type RefusalKind, type ValidationItem } from '../errors.js';
@@ -34,23 +28,19 @@ interface Answer {
   headers?: Record<string, string>;
 }
 
-/** The only place that turns errors into statuses and the `detail` envelope. Logs what is our fault, once. */
+/**
+ * The only place that turns errors into statuses and the `detail` envelope. Leaves what is our fault on the request, whose
+ * log line tells it.
+ */
 @Catch()
 export class DetailFilter implements ExceptionFilter {
-  private readonly logger = new Logger('Http');
-
   constructor(private readonly routes: KnownRoutes) {}
 
   catch(error: unknown, host: ArgumentsHost): void {
     const request = host.switchToHttp().getRequest<FastifyRequest>();
     const reply = host.switchToHttp().getResponse<FastifyReply>();
     const answer = this.answer(error, request);
-    if (answer.status >= 500) {
-      this.logger.error(
-        `${request.method} ${request.url.split('?', 1)[0]} ${answer.status} (request ${request.id})`,
-        error instanceof Error ? error.stack : String(error),
-      );
-    }
+    if (answer.status >= 500) request.failure = error;
     if (reply.sent || reply.raw.headersSent) {
       reply.raw.destroy();
       return;

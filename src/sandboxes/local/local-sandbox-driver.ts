@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type {
   CreateSandboxOptions,
@@ -205,6 +205,11 @@ export class LocalSandboxDriver implements SandboxDriver {
       if (event.kind === 'exit' && event.reason === 'lost') await this.sweepDegraded(options);
       yield event;
     }
+  }
+
+  async backlog(options: LaunchRef & { offset: number }): Promise<number> {
+    const spool = await stat(this.launchFolder(options).spool).catch(() => undefined);
+    return Math.max(0, (spool?.size ?? 0) - options.offset);
   }
 
   async kill(options: LaunchRef): Promise<void> {

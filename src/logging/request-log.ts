@@ -1,0 +1,54 @@
+import { Logger } from '@nestjs/common';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { isDatabaseUnavailable } from '../common/database-unavailable.js';
+import { onRequestOver, PROBES, statusOf } from '../common/http/request-context.js';
+import type { OwnedRequest } from '../common/owner.decorator.js';
+import { isUuid } from '../common/uuid.js';
+import { inWorkContext } from '../common/work-context.js';
+
+const MAX_PATH = 256;
+
+/** Writes one line for each request when it is over; for a stream, when it ends. */
+export function logRequests(fastify: FastifyInstance): void {
+  const logger = new Logger('Http');
+  onRequestOver(fastify, (request, reply) => {
+    noteIds(request);
+    inWorkContext(request.work, () => write(logger, request, reply));
+  });
+}
+
+function noteIds(request: FastifyRequest & OwnedRequest): void {
+  const { work, owner, params } = request;
+  work.userId = owner?.userId;
+  const id = (params as { id?: string } | null)?.id;
+  if (id !== undefined && request.route.includes('/sessions/') && isUuid(id)) {
+    work.sessionId = id;
+  }
+}
+
+function write(logger: Logger, request: FastifyRequest, reply: FastifyReply): void {
+  const { method, url, failure } = request;
+  const route = request.route;
+  const status = statusOf(reply);
+  // The query is the client's, and no place to look for anything.
+  const path = url.split('?', 1)[0]?.slice(0, MAX_PATH);
+  const line = {
+    msg: `${method} ${path} ${status}`,
+    method,
+    route,
+    path,
+    status,
+    duration_ms: Math.round(reply.elapsedTime * 10) / 10,
+  };
+  if (status === 500 || (failure !== undefined && status < 500)) {
+    logger.error({ ...line, err: failure });
+  } else if (PROBES.has(route)) logger.debug(line);
+  else if (status > 500) logger.warn({ ...line, reason: reasonOf(failure) });
+  else logger.log(line);
+}
+
+/** That the database is away is told once, where it is noticed; here it is only the reason. */
+function reasonOf(failure: unknown): string | undefined {
+  if (isDatabaseUnavailable(failure)) return 'the database is unavailable';
+  return failure instanceof Error ? failure.message : undefined;
+}
