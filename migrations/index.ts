@@ -9,3 +9,4 @@ export { IdempotencyKeys1763700000011 } from './idempotency-keys.js';
 export { SandboxReapers1763700000012 } from './sandbox-reapers.js';
 export { TurnTraceparent1763700000020 } from './turn-traceparent.js';
 export { OperatorActions1763700000021 } from './operator-actions.js';
+export { FramedLog1763700000030 } from './framed-log.js';

@@ -21,6 +21,31 @@ export interface AgentPin {
   environmentId: string | null;
 }
 
+const COLUMNS = `
+  id, user_id AS "userId", name, provider, model, system, skills, mcp_servers AS "mcpServers",
+  mcp_secrets_sealed AS "mcpSecretsSealed", environment_id AS "environmentId", metadata, version,
+  created_at AS "createdAt", updated_at AS "updatedAt", archived_at AS "archivedAt"`;
+const FIND = {
+  name: 'agents-find',
+  text: `SELECT ${COLUMNS} FROM agents WHERE id = $1 AND user_id = $2`,
+};
+const INSERT = {
+  name: 'agents-insert',
+  text: `
+    WITH agent AS (
+      INSERT INTO agents (id, user_id, name, provider, model, system, skills, mcp_servers,
+        mcp_secrets_sealed, environment_id, metadata)
+      SELECT $1, $2, s.name, s.provider, s.model, s.system, s.skills, s."mcpServers", $4,
+        s."environmentId", s.metadata
+      FROM jsonb_to_record($3) AS s (name text, provider text, model text, system text, skills jsonb,
+        "mcpServers" jsonb, "environmentId" uuid, metadata jsonb)
+      RETURNING *
+    ), first_version AS (
+      INSERT INTO agent_versions (agent_id, version, snapshot, mcp_secrets_sealed)
+      VALUES ($1, 1, $3, $5)
+    )
+    SELECT ${COLUMNS} FROM agent`,
+};
 const FIND_PIN = {
   name: 'agents-find-pin',
   text: `
@@ -35,6 +60,8 @@ const FIND_VERSION = {
       FROM agent_versions WHERE agent_id = $1 AND version = $2`,
 };
 
+type AgentRow = AgentEntity & Record<string, unknown>;
+
 /** Agents and their versions in the database. An id that is no UUID is like one that is not there. */
 @Injectable()
 export class AgentsRepository {
@@ -45,7 +72,7 @@ export class AgentsRepository {
 
   async find(userId: string, id: string): Promise<AgentEntity | undefined> {
     if (!isUuid(id)) return undefined;
-    return (await this.manager.findOneBy(AgentEntity, { id, userId })) ?? undefined;
+    return (await this.sql.query<AgentRow>(FIND, [id, userId]))[0];
   }
 
   /** Active ones, newest first. */
@@ -66,10 +93,16 @@ export class AgentsRepository {
 
   /** Inserts version 1 and its snapshot. */
   async create(userId: string, id: string, content: AgentContent): Promise<AgentEntity> {
-    return this.dataSource.transaction(async (manager) => {
-      await manager.insert(AgentEntity, { id, userId, ...columnsOf(content) });
-      return snapshotAndRead(manager, id, 1, content);
-    });
+    const { snapshot, sealed } = content;
+    const [row] = await this.sql.query<AgentRow>(INSERT, [
+      id,
+      userId,
+      JSON.stringify(snapshot),
+      sealed.agent,
+      sealed.version,
+    ]);
+    if (!row) throw new Error('An agent was inserted and not returned');
+    return row;
   }
 
   /** Writes version N+1 and its snapshot if the version still is N and the agent active. */

@@ -6,9 +6,14 @@ import type { LogRow } from './log-row.js';
 const READ_AFTER = {
   name: 'event-log-read-after',
   text: `
-    SELECT id, turn, kind, data FROM event_log
-    WHERE session_id = $1 AND id > $2 AND created_at >= now() - make_interval(days => $3)
-    ORDER BY id LIMIT $4`,
+    SELECT id, turn, kind, data FROM (
+      SELECT id, turn, kind, data, sum(octet_length(data)) OVER (ORDER BY id) - octet_length(data) AS before
+      FROM (
+        SELECT id, turn, kind, data FROM event_log
+        WHERE session_id = $1 AND id > $2 AND created_at >= now() - make_interval(days => $3)
+        ORDER BY id LIMIT $4) page
+      ) measured
+    WHERE before < $5 ORDER BY id`,
 };
 const DELETE_SESSION = {
   name: 'event-log-delete-session',
@@ -23,13 +28,22 @@ export class EventLogRepository {
     private readonly config: AppConfig,
   ) {}
 
-  /** The next rows after a cursor, oldest first. Whoever asks has made sure that the session is theirs. */
-  async readAfterUnscoped(sessionId: string, cursor: number, limit: number): Promise<LogRow[]> {
+  /**
+   * The next rows that hold events after a cursor, oldest first; the first one may hold events before it, too. Whoever
+   * asks has made sure that the session is theirs.
+   * @param limit as many rows as this at most, and no more once they hold so many bytes.
+   */
+  async readAfterUnscoped(
+    sessionId: string,
+    cursor: number,
+    limit: { rows: number; bytes: number },
+  ): Promise<LogRow[]> {
     return this.sql.query<LogRow>(READ_AFTER, [
       sessionId,
       cursor,
       this.config.logRetentionDays,
-      limit,
+      limit.rows,
+      limit.bytes,
     ]);
   }
 

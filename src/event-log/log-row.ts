@@ -1,18 +1,25 @@
-/** What a log row holds. The numbers are stored. */
-export const LogKind = { stage: 0, stdout: 1, stderr: 2 } as const;
+/**
+ * What a log row holds. The numbers are stored. Output is written framed; single chunks of it are only found in logs that
+ * were written before there were framed rows.
+ */
+export const LogKind = { stage: 0, stdout: 1, stderr: 2, framed: 3 } as const;
 export type LogKind = (typeof LogKind)[keyof typeof LogKind];
 
-/** A row of a session's log, as read. Ids rise within a session in the order in which rows became visible. */
+/** A row of a session's log, as stored. Ids rise within a session in the order in which rows became visible. */
 export interface LogRow {
+  /** Of a framed row, the id of its last event. */
   id: number;
   turn: number;
   kind: LogKind;
-  /** Output text; for a stage, the JSON of {@link StageEvent}. */
+  /** For a stage, the JSON of {@link StageEvent}; framed, whole Server-Sent Events; else output text. */
   data: string;
 }
 
-/** A row that has no id yet. */
-export type NewLogRow = Pick<LogRow, 'kind' | 'data'>;
+/** A stage or a chunk of output that has no id yet. */
+export interface NewLogRow {
+  kind: Exclude<LogKind, typeof LogKind.framed>;
+  data: string;
+}
 
 /** A step of provisioning, as it is stored and sent. */
 export interface StageEvent {

@@ -10,17 +10,19 @@ function fakeLog() {
   const rows: LogRow[] = [];
   let reads = 0;
   const log = {
-    readAfterUnscoped: async (_id: string, cursor: number, limit: number) => {
+    readAfterUnscoped: async (_id: string, cursor: number, limit: { rows: number }) => {
       reads += 1;
       await Promise.resolve();
-      return rows.filter(({ id }) => id > cursor).slice(0, limit);
+      return rows.filter(({ id }) => id > cursor).slice(0, limit.rows);
     },
   } as unknown as EventLogRepository;
   return { rows, log, reads: () => reads };
 }
 
 const idsOf = async (feed: SessionFeed, cursor: number) =>
-  (await feed.read(cursor, 100)).map(({ id }) => id);
+  (await feed.read(cursor)).flatMap(({ bytes }) =>
+    [...bytes.toString().matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id)),
+  );
 
 describe('SessionFeed', () => {
   it('reads the past from the database and the present from memory', async () => {

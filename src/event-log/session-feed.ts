@@ -1,13 +1,12 @@
 import type { EventLogRepository } from './event-log.repository.js';
-import { encodeRow, type Frame } from './frames.js';
+import { type Block, blockAfter, blocksOf } from './frames.js';
 import { LogTail } from './log-tail.js';
 import type { LogRow } from './log-row.js';
 
 /** About what one read hands out; bounds the memory of a stream. Bytes. */
 const PAGE_BYTES = 256 * 1024;
-const MIN_PAGE_ROWS = 8;
-const MAX_PAGE_ROWS = 1000;
-const FIRST_PAGE_ROWS = 64;
+/** Of single events; far more than make a page of framed rows. */
+const PAGE_ROWS = 1000;
 
 /** What a stream that followed a feed is told: there is something new, or the state has to be looked at again. */
 export interface FeedListener {
@@ -48,7 +47,7 @@ export class SessionFeed {
   committed(after: number, rows: readonly LogRow[]): void {
     this.arrivals += 1;
     this.tail ??= new LogTail(after);
-    this.tail.append(after, rows.map(encodeRow));
+    this.tail.append(after, blocksOf(rows));
     this.wake(false);
   }
 
@@ -71,19 +70,19 @@ export class SessionFeed {
     if (this.tail && this.tail.tip < lastId) this.stale = true;
   }
 
-  /** Frames after the cursor, oldest first; none means that there is nothing after it now. */
-  async read(cursor: number, pageRows: number): Promise<readonly Frame[]> {
+  /** What comes after the cursor, oldest first; nothing means that there is nothing after it now. */
+  async read(cursor: number): Promise<readonly Block[]> {
     for (;;) {
       const tail = this.tail;
       if (tail?.covers(cursor)) {
-        const frames = tail.after(cursor, PAGE_BYTES);
-        if (frames.length > 0 || !(this.stale || this.catchingUp)) return frames;
+        const blocks = tail.after(cursor, PAGE_BYTES);
+        if (blocks.length > 0 || !(this.stale || this.catchingUp)) return blocks;
         await this.catchUp(tail);
         continue;
       }
       const arrivals = this.arrivals;
-      const rows = await this.log.readAfterUnscoped(this.sessionId, cursor, pageRows);
-      if (rows.length > 0) return rows.map(encodeRow);
+      const [begin, ...rest] = blocksOf(await this.page(cursor));
+      if (begin) return [blockAfter(begin, cursor), ...rest];
       if (arrivals === this.arrivals) {
         this.tail ??= new LogTail(cursor);
         this.stale = false;
@@ -111,25 +110,22 @@ export class SessionFeed {
   private async readIntoTail(tail: LogTail): Promise<void> {
     for (;;) {
       const after = tail.tip;
-      const rows = await this.log.readAfterUnscoped(this.sessionId, after, MAX_PAGE_ROWS);
-      tail.append(after, rows.map(encodeRow));
-      if (rows.length < MAX_PAGE_ROWS) return;
+      const rows = await this.page(after);
+      const blocks = blocksOf(rows);
+      tail.append(after, blocks);
+      const bytes = blocks.reduce((sum, block) => sum + block.bytes.length, 0);
+      if (rows.length < PAGE_ROWS && bytes < PAGE_BYTES) return;
     }
+  }
+
+  private page(after: number): Promise<LogRow[]> {
+    return this.log.readAfterUnscoped(this.sessionId, after, {
+      rows: PAGE_ROWS,
+      bytes: PAGE_BYTES,
+    });
   }
 
   private wake(stateChanged: boolean): void {
     for (const listener of this.listeners) listener.wake(stateChanged);
-  }
-}
-
-/** Chooses how many rows to ask for, so that a page is about {@link PAGE_BYTES} whatever the size of rows. */
-export class PageSizer {
-  rows = FIRST_PAGE_ROWS;
-
-  observe(frames: readonly Frame[]): void {
-    if (frames.length === 0) return;
-    const bytes = frames.reduce((sum, frame) => sum + frame.bytes.length, 0);
-    const fitting = Math.floor(PAGE_BYTES / (bytes / frames.length));
-    this.rows = Math.min(MAX_PAGE_ROWS, Math.max(MIN_PAGE_ROWS, fitting));
   }
 }

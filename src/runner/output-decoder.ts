@@ -17,7 +17,7 @@ interface FrameStart {
 }
 
 interface StreamState {
-  readonly kind: LogKind;
+  readonly kind: NewLogRow['kind'];
   /** Bytes that were read and not given out: the start of a character, or of what may be a secret. */
   held: Buffer;
   /** The frames that the held bytes came in. */

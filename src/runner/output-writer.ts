@@ -1,7 +1,8 @@
 import { Injectable, Logger } from '@nestjs/common';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Doorbell } from '../event-log/doorbell.js';
-import type { NewLogRow } from '../event-log/log-row.js';
+import { frameRows } from '../event-log/frames.js';
+import { LogKind, type NewLogRow } from '../event-log/log-row.js';
 import type { ClaimedTurn, TurnProgress } from '../sessions/turn-lease.repository.js';
 import {
   type CommitOutcome,
@@ -11,40 +12,51 @@ import {
 } from '../sessions/turn-output.repository.js';
 import { Draining, LeaseLost } from './interruptions.js';
 
-/** What one statement carries at most; a single write may be larger. */
-const BATCH_ROWS = 4000;
+/** When a statement carries as much, further turns wait for the next one. */
 const BATCH_BYTES = 4 * 1024 * 1024;
 const RETRY_MS = [50, 100, 250, 500, 1000];
 
-interface Write {
-  rows: readonly NewLogRow[];
+/** What one turn writes while a statement is under way, to be part of the next one. */
+interface Batch {
+  readonly rows: NewLogRow[];
   position: SpoolPosition;
   progress: TurnProgress;
   bytes: number;
-  settle(error?: Error): void;
+  readonly committed: PromiseWithResolvers<void>;
+}
+
+/** What one turn adds to a commit; `after` is the id of the session's event before it. */
+interface Part {
+  batch: Batch;
+  commit: TurnCommit;
+  after: number;
 }
 
 /** One turn's way into the log. Writes are applied in the order in which they are made. */
 export class TurnLog {
-  private readonly queue: Write[] = [];
+  private open: Batch | undefined;
   /** Bytes that were written and not committed yet: what backpressure looks at. */
   pendingBytes = 0;
   private seq: number;
+  /** The id of the session's last event, those included that are being committed. */
+  private lastId: number;
   private lost = false;
 
   constructor(
     private readonly turn: Pick<
       ClaimedTurn,
-      'id' | 'session_id' | 'turn_number' | 'fencing' | 'commit_seq'
+      'id' | 'session_id' | 'turn_number' | 'fencing' | 'commit_seq' | 'last_log_id'
     >,
     private readonly onWrite: (log: TurnLog) => void,
   ) {
     this.seq = turn.commit_seq;
+    this.lastId = turn.last_log_id;
   }
 
   /**
    * Queues rows together with where the turn stands after them.
-   * @returns resolves once they are committed, and were told to the readers of this process.
+   * @returns resolves once they are committed, and were told to the readers of this process; the same promise for all
+   *   writes that are committed together.
    * @throws LeaseLost
    */
   write(
@@ -53,76 +65,64 @@ export class TurnLog {
     progress: TurnProgress,
   ): Promise<void> {
     if (this.lost) return Promise.reject(new LeaseLost());
-    const bytes = rows.reduce((sum, row) => sum + row.data.length, 0);
-    this.pendingBytes += bytes;
-    return new Promise((resolve, reject) => {
-      const settle = (error?: Error): void => {
-        this.pendingBytes -= bytes;
-        if (error) reject(error);
-        else resolve();
-      };
-      this.queue.push({ rows, position, progress, bytes, settle });
-      this.onWrite(this);
+    const batch = (this.open ??= {
+      rows: [],
+      position,
+      progress,
+      bytes: 0,
+      committed: Promise.withResolvers(),
     });
-  }
-
-  get hasWork(): boolean {
-    return this.queue.length > 0;
-  }
-
-  /** Takes the next writes, joined into one commit, within what is left of a batch. */
-  take(limit: { rows: number; bytes: number }): { commit: TurnCommit; writes: Write[] } {
-    const writes: Write[] = [];
-    let rows = 0;
-    let bytes = 0;
-    for (let next = this.queue[0]; next; next = this.queue[0]) {
-      if (
-        writes.length > 0 &&
-        (rows + next.rows.length > limit.rows || bytes + next.bytes > limit.bytes)
-      ) {
-        break;
-      }
-      rows += next.rows.length;
-      bytes += next.bytes;
-      writes.push(next);
-      this.queue.shift();
+    for (const row of rows) {
+      batch.rows.push(row);
+      batch.bytes += row.data.length;
+      this.pendingBytes += row.data.length;
     }
-    const last = writes.at(-1);
-    if (!last) throw new Error('Nothing to take');
-    limit.rows -= rows;
-    limit.bytes -= bytes;
+    batch.position = position;
+    batch.progress = progress;
+    this.onWrite(this);
+    return batch.committed.promise;
+  }
+
+  /** Takes what was written up to now, numbered. */
+  take(): Part | undefined {
+    const batch = this.open;
+    if (!batch) return undefined;
+    this.open = undefined;
+    const { rows, position, progress } = batch;
+    const after = this.lastId;
+    this.lastId += rows.length;
+    const output = rows.findIndex((row) => row.kind !== LogKind.stage);
     return {
-      writes,
+      batch,
+      after,
       commit: {
         turnId: this.turn.id,
         sessionId: this.turn.session_id,
         turnNumber: this.turn.turn_number,
         fencing: this.turn.fencing,
         seq: this.seq,
-        rows: writes.flatMap((write) => write.rows),
-        position: last.position,
-        progress: last.progress,
+        rows: frameRows(rows, this.turn.turn_number, after),
+        lastId: this.lastId,
+        firstOutputId: output === -1 ? null : after + output + 1,
+        position,
+        progress,
       },
     };
   }
 
-  /** Learns what became of the writes that were taken. */
-  settle(writes: readonly Write[], outcome: CommitOutcome): void {
-    if (outcome.kind !== 'lost') {
-      this.seq += 1;
-      for (const write of writes) write.settle();
-      return;
-    }
-    this.fail([...writes, ...this.queue.splice(0)], new LeaseLost());
+  /** Learns what became of what was taken. */
+  settle(batch: Batch, outcome: CommitOutcome): void {
+    if (outcome === 'lost') return this.abandon(batch, new LeaseLost());
+    this.seq += 1;
+    this.pendingBytes -= batch.bytes;
+    batch.committed.resolve();
   }
 
-  abandon(writes: readonly Write[], error: Error): void {
-    this.fail([...writes, ...this.queue.splice(0)], error);
-  }
-
-  private fail(writes: readonly Write[], error: Error): void {
+  abandon(batch: Batch, error: Error): void {
     this.lost = true;
-    for (const write of writes) write.settle(error);
+    batch.committed.reject(error);
+    this.open?.committed.reject(error);
+    this.open = undefined;
   }
 }
 
@@ -143,7 +143,10 @@ export class OutputWriter {
   ) {}
 
   open(
-    turn: Pick<ClaimedTurn, 'id' | 'session_id' | 'turn_number' | 'fencing' | 'commit_seq'>,
+    turn: Pick<
+      ClaimedTurn,
+      'id' | 'session_id' | 'turn_number' | 'fencing' | 'commit_seq' | 'last_log_id'
+    >,
   ): TurnLog {
     return new TurnLog(turn, (log) => {
       this.ready.add(log);
@@ -161,25 +164,28 @@ export class OutputWriter {
     // A turn of the event loop lets all that arrived together leave together.
     await new Promise((resolve) => setImmediate(resolve));
     while (this.ready.size > 0) {
-      const limit = { rows: BATCH_ROWS, bytes: BATCH_BYTES };
-      const parts: { log: TurnLog; commit: TurnCommit; writes: Write[] }[] = [];
+      const parts: (Part & { log: TurnLog })[] = [];
+      let bytes = 0;
       for (const log of this.ready) {
+        if (bytes >= BATCH_BYTES) break;
         this.ready.delete(log);
-        parts.push({ log, ...log.take(limit) });
-        if (log.hasWork) this.ready.add(log);
-        if (limit.rows <= 0 || limit.bytes <= 0 || parts.some((part) => part.log.hasWork)) break;
+        const part = log.take();
+        if (!part) continue;
+        parts.push({ log, ...part });
+        bytes += part.batch.bytes;
       }
       const outcomes = await this.commit(parts.map((part) => part.commit));
-      for (const [index, { log, commit, writes }] of parts.entries()) {
+      for (const [index, part] of parts.entries()) {
+        const { log, batch } = part;
         const outcome = outcomes?.[index];
         if (!outcome) {
-          log.abandon(writes, new Draining());
+          log.abandon(batch, new Draining());
           this.ready.delete(log);
           continue;
         }
-        this.tell(commit, outcome);
-        log.settle(writes, outcome);
-        if (outcome.kind === 'lost') this.ready.delete(log);
+        if (outcome === 'committed') this.tell(part);
+        log.settle(batch, outcome);
+        if (outcome === 'lost') this.ready.delete(log);
       }
     }
     // In the same step as the last look at what is ready: nothing can be queued in between and stay there.
@@ -200,18 +206,7 @@ export class OutputWriter {
     }
   }
 
-  private tell(commit: TurnCommit, outcome: CommitOutcome): void {
-    const { sessionId } = commit;
-    if (outcome.kind === 'repeated') this.doorbell.emit('log.rang', { sessionId });
-    if (outcome.kind !== 'committed' || outcome.ids.length === 0) return;
-    this.doorbell.emit('log.committed', {
-      sessionId,
-      after: outcome.after,
-      rows: commit.rows.map((row, index) => ({
-        ...row,
-        id: outcome.ids[index] ?? 0,
-        turn: commit.turnNumber,
-      })),
-    });
+  private tell({ commit: { sessionId, rows }, after }: Part): void {
+    if (rows.length > 0) this.doorbell.emit('log.committed', { sessionId, after, rows });
   }
 }

@@ -7,7 +7,7 @@ import type { Redactor } from './redactor.js';
 import { ageOf, TIMER_LIMIT_MS, type TurnWork } from './turn-work.js';
 
 /** Above this, following waits for commits. Bytes. */
-const MAX_PENDING_BYTES = 2 * 1024 * 1024;
+const MAX_PENDING_BYTES = 1024 * 1024;
 /** How long after the deadline the supervisor may take to act before this worker does. */
 const DEADLINE_GRACE_MS = 5_000;
 

@@ -1,7 +1,7 @@
 import { Injectable } from '@nestjs/common';
 import { Sql } from '../database/sql.js';
 import { Doorbell } from '../event-log/doorbell.js';
-import type { LogKind, NewLogRow } from '../event-log/log-row.js';
+import type { LogKind, LogRow } from '../event-log/log-row.js';
 import type { TurnProgress } from './turn-lease.repository.js';
 
 /** Up to where the runtime's spool is in the log; see the output decoder for what the numbers mean. */
@@ -19,17 +19,17 @@ export interface TurnCommit {
   fencing: number;
   /** The number of commits before this one: a commit whose answer was lost is recognised by it. */
   seq: number;
-  rows: readonly NewLogRow[];
+  /** Numbered on from the session's last row; see `frameRows`. */
+  rows: readonly LogRow[];
+  /** The id of the last event, and of the turn's first event of output if that is among the rows. */
+  lastId: number;
+  firstOutputId: number | null;
   position: SpoolPosition;
   progress: TurnProgress;
 }
 
-/** What became of a turn's part: the ids of its rows, or that the turn is no longer the committer's. */
-export type CommitOutcome =
-  | { kind: 'committed'; after: number; ids: number[] }
-  /** It had been applied before; the rows are in the database. */
-  | { kind: 'repeated' }
-  | { kind: 'lost' };
+/** What became of a turn's part: it is in the log, now or since an earlier try, or the turn is no longer the committer's. */
+export type CommitOutcome = 'committed' | 'lost';
 
 /** How a turn ended. */
 export interface TurnEnd {
@@ -41,38 +41,31 @@ export interface TurnEnd {
 /** A commit may be repeated, so that waiting longer for an answer is worse than asking again. */
 const ANSWER_MS = 10_000;
 
-// The rows' ids are drawn after the turns' rows are locked, so that within a session they are in commit order.
+// The rows come with their ids: the one who holds the lease is the only one who numbers a session's events, and the
+// sequence number says that no other commit has come in between.
 const COMMIT = {
   name: 'turns-commit-output',
   timeoutMs: ANSWER_MS,
   text: `
     WITH input AS (
       SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],
-        $6::bigint[], $7::jsonb[]) WITH ORDINALITY
-        AS i (turn_id, fencing, seq, spool_offset, spool_stdout, spool_stderr, progress, part)
+        $6::bigint[], $7::jsonb[], $8::bigint[], $9::bigint[]) WITH ORDINALITY
+        AS i (turn_id, fencing, seq, spool_offset, spool_stdout, spool_stderr, progress, last_id,
+          first_output, part)
     ), owned AS MATERIALIZED (
-      SELECT i.part, t.id, t.session_id, t.turn_number, t.last_log_id, i.spool_offset, i.spool_stdout,
-        i.spool_stderr, i.progress
+      SELECT i.part, t.id, t.session_id, t.turn_number, i.spool_offset, i.spool_stdout,
+        i.spool_stderr, i.progress, i.last_id, i.first_output
       FROM input i JOIN turns t ON t.id = i.turn_id
       WHERE t.status = 'running' AND t.fencing = i.fencing AND t.commit_seq = i.seq
       ORDER BY t.id
       FOR UPDATE OF t
-    ), numbered AS MATERIALIZED (
-      SELECT nextval('event_log_ids') AS id, r.*
-      FROM (
-        SELECT o.id AS turn_id, o.session_id, o.turn_number, x.kind, x.data
-        FROM unnest($8::int[], $9::smallint[], $10::text[]) WITH ORDINALITY
-          AS x (part, kind, data, position)
-        JOIN owned o ON o.part = x.part
-        ORDER BY x.position
-      ) r
     ), logged AS (
       INSERT INTO event_log (session_id, id, created_at, turn, kind, data)
-      SELECT session_id, id, clock_timestamp(), turn_number, kind, data FROM numbered ORDER BY id
-    ), summary AS (
-      SELECT turn_id, array_agg(id ORDER BY id) AS ids, max(id) AS last_id,
-        min(id) FILTER (WHERE kind > 0) AS first_output
-      FROM numbered GROUP BY turn_id
+      SELECT o.session_id, x.id, clock_timestamp(), o.turn_number, x.kind,
+        convert_from(substring($13::bytea FROM x.start FOR x.length), 'UTF8')
+      FROM unnest($10::integer[], $11::bigint[], $12::smallint[], $14::integer[],
+        $15::integer[]) AS x (part, id, kind, start, length)
+      JOIN owned o ON o.part = x.part
     ), moved AS (
       UPDATE turns t SET
         commit_seq = t.commit_seq + 1,
@@ -80,17 +73,14 @@ const COMMIT = {
         spool_stdout = o.spool_stdout,
         spool_stderr = o.spool_stderr,
         progress = o.progress,
-        active_at = CASE WHEN s.turn_id IS NULL THEN t.active_at ELSE clock_timestamp() END,
-        last_log_id = coalesce(s.last_id, t.last_log_id),
-        first_output_id = coalesce(t.first_output_id, s.first_output)
-      FROM owned o LEFT JOIN summary s ON s.turn_id = o.id
-      WHERE t.id = o.id
+        active_at = CASE WHEN o.last_id = t.last_log_id THEN t.active_at ELSE clock_timestamp() END,
+        last_log_id = o.last_id,
+        first_output_id = coalesce(t.first_output_id, o.first_output)
+      FROM owned o WHERE t.id = o.id
     ), rung AS (
-      SELECT pg_notify($11, payload) FROM unnest($12::text[]) AS payload
+      SELECT pg_notify($16, payload) FROM unnest($17::text[]) AS payload
     )
-    SELECT o.part::int, o.last_log_id AS after, coalesce(s.ids, '{}') AS ids,
-      (SELECT count(*) FROM rung) AS bells
-    FROM owned o LEFT JOIN summary s ON s.turn_id = o.id`,
+    SELECT part::int, (SELECT count(*) FROM rung) AS bells FROM owned`,
 };
 const APPLIED = {
   name: 'turns-commit-applied',
@@ -146,38 +136,45 @@ export class TurnOutputRepository {
   async commit(commits: readonly TurnCommit[], repeated: boolean): Promise<CommitOutcome[]> {
     const applied = repeated ? await this.alreadyApplied(commits) : new Set<TurnCommit>();
     const open = commits.filter((commit) => !applied.has(commit));
-    const rows = open.flatMap((commit, index) =>
+    for (const commit of await this.apply(open)) applied.add(commit);
+    // The first try may have been applied just now, while this one waited for its locks.
+    const missing = repeated ? open.filter((commit) => !applied.has(commit)) : [];
+    for (const commit of await this.alreadyApplied(missing)) applied.add(commit);
+    return commits.map((commit) => (applied.has(commit) ? 'committed' : 'lost'));
+  }
+
+  /** @returns what was applied. */
+  private async apply(commits: readonly TurnCommit[]): Promise<TurnCommit[]> {
+    if (commits.length === 0) return [];
+    const rows = commits.flatMap((commit, index) =>
       commit.rows.map((row) => ({ ...row, part: index + 1 })),
     );
-    const told = open.filter((commit) => commit.rows.length > 0).map(({ sessionId }) => sessionId);
-    const answers =
-      open.length === 0
-        ? []
-        : await this.sql.query<{ part: number; after: number; ids: (string | number)[] }>(COMMIT, [
-            open.map((commit) => commit.turnId),
-            open.map((commit) => commit.fencing),
-            open.map((commit) => commit.seq),
-            open.map((commit) => commit.position.offset),
-            open.map((commit) => commit.position.stdout),
-            open.map((commit) => commit.position.stderr),
-            open.map((commit) => JSON.stringify(commit.progress)),
-            rows.map((row) => row.part),
-            rows.map((row) => row.kind satisfies LogKind),
-            rows.map((row) => row.data),
-            this.doorbell.rowChannel,
-            this.doorbell.rowPayloads([...new Set(told)]),
-          ]);
-    const answered = new Map(answers.map((answer) => [open[answer.part - 1], answer]));
-    // The first try may have been applied just now, while this one waited for its locks.
-    const missing = repeated ? open.filter((commit) => !answered.has(commit)) : [];
-    const late = missing.length > 0 ? await this.alreadyApplied(missing) : new Set<TurnCommit>();
-    return commits.map((commit): CommitOutcome => {
-      if (applied.has(commit) || late.has(commit)) return { kind: 'repeated' };
-      const answer = answered.get(commit);
-      return answer
-        ? { kind: 'committed', after: answer.after, ids: answer.ids.map(Number) }
-        : { kind: 'lost' };
-    });
+    // As one binary value: in an array, every quotation mark of every frame would have to be escaped.
+    const texts = rows.map((row) => Buffer.from(row.data));
+    let end = 0;
+    const told = commits
+      .filter(({ rows: own }) => own.length > 0)
+      .map(({ sessionId }) => sessionId);
+    const answers = await this.sql.query<{ part: number }>(COMMIT, [
+      commits.map((commit) => commit.turnId),
+      commits.map((commit) => commit.fencing),
+      commits.map((commit) => commit.seq),
+      commits.map((commit) => commit.position.offset),
+      commits.map((commit) => commit.position.stdout),
+      commits.map((commit) => commit.position.stderr),
+      commits.map((commit) => JSON.stringify(commit.progress)),
+      commits.map((commit) => commit.lastId),
+      commits.map((commit) => commit.firstOutputId),
+      rows.map((row) => row.part),
+      rows.map((row) => row.id),
+      rows.map((row) => row.kind satisfies LogKind),
+      Buffer.concat(texts),
+      texts.map(({ length }) => (end += length) - length + 1),
+      texts.map(({ length }) => length),
+      this.doorbell.rowChannel,
+      this.doorbell.rowPayloads([...new Set(told)]),
+    ]);
+    return answers.map(({ part }) => commits[part - 1]).filter((commit) => commit !== undefined);
   }
 
   /**
@@ -218,6 +215,7 @@ export class TurnOutputRepository {
   }
 
   private async alreadyApplied(commits: readonly TurnCommit[]): Promise<Set<TurnCommit>> {
+    if (commits.length === 0) return new Set();
     const rows = await this.sql.query<{ part: number }>(APPLIED, [
       commits.map((commit) => commit.turnId),
       commits.map((commit) => commit.fencing),

@@ -1,12 +1,14 @@
 import { Readable } from 'node:stream';
-import { encodeEvent, type Frame, HEARTBEAT } from '../event-log/frames.js';
-import { type FeedListener, PageSizer, type SessionFeed } from '../event-log/session-feed.js';
+import { type Block, encodeEvent, HEARTBEAT } from '../event-log/frames.js';
+import type { FeedListener, SessionFeed } from '../event-log/session-feed.js';
 import type { StreamStart, StreamState } from '../sessions/stream-states.repository.js';
 import type { StartEvent, TurnStartEvent } from './dto/session-event.dto.js';
 import type { StreamFigures } from './stream-figures.js';
 import { staleEvent, terminalEventOf } from './terminal-event.js';
 
 const BUFFER_BYTES = 64 * 1024;
+/** A page of at least this many bytes is likely to be followed by another one, which is read while this one is sent. */
+const READ_AHEAD_BYTES = 128 * 1024;
 const RETRY_MS = 500;
 
 export interface EventStreamOptions {
@@ -28,9 +30,10 @@ export interface EventStreamOptions {
  */
 export class EventStream extends Readable implements FeedListener {
   private readonly feed: SessionFeed;
-  private readonly sizer = new PageSizer();
   private readonly turn: number;
   private cursor: number;
+  /** What comes after the cursor, asked for before the client wanted it. */
+  private ahead: Promise<readonly Block[]> | undefined;
   private announcedTurn: number;
   /** Looked at before rows are read: what it says has ended has all its rows in the log. */
   private state: StreamState | undefined;
@@ -99,13 +102,15 @@ export class EventStream extends Readable implements FeedListener {
   private async pump(): Promise<void> {
     while (!this.finished) {
       this.woken = false;
-      const frames = await this.readOn();
+      const blocks = await this.readOn();
       if (this.finished) return;
-      if (frames === undefined) {
+      if (blocks === undefined) {
         await this.sleep(RETRY_MS);
-      } else if (frames.length > 0) {
+      } else if (blocks.length > 0) {
         this.wanted = false;
-        if (!this.send(this.join(frames), frames.length) && !this.wanted) {
+        const bytes = this.join(blocks);
+        if (bytes.length >= READ_AHEAD_BYTES) this.readAhead();
+        if (!this.send(bytes, eventsIn(blocks)) && !this.wanted) {
           this.pumping = false;
           this.pausedSince = performance.now();
           this.options.figures.pauses += 1;
@@ -117,8 +122,8 @@ export class EventStream extends Readable implements FeedListener {
     }
   }
 
-  /** @returns the next frames, none when there is nothing new, `undefined` when the database did not answer. */
-  private async readOn(): Promise<readonly Frame[] | undefined> {
+  /** @returns the next blocks, none when there is nothing new, `undefined` when the database did not answer. */
+  private async readOn(): Promise<readonly Block[] | undefined> {
     try {
       if (this.stateIsOld) {
         this.stateIsOld = false;
@@ -130,29 +135,37 @@ export class EventStream extends Readable implements FeedListener {
         this.state = state;
         this.feed.expect(state.lastId);
       }
-      const frames = await this.feed.read(this.cursor, this.sizer.rows);
-      this.sizer.observe(frames);
+      const ahead = await this.ahead;
+      this.ahead = undefined;
+      // That there was nothing says nothing: it may have been asked before the state was.
+      const blocks = ahead?.length ? ahead : await this.feed.read(this.cursor);
       // A prompt may have queued a further turn since: this stream ends with its own.
-      const end = frames.findIndex((frame) => frame.turn > this.turn);
-      return end === -1 ? frames : frames.slice(0, end);
+      const end = blocks.findIndex((block) => block.turn > this.turn);
+      return end === -1 ? blocks : blocks.slice(0, end);
     } catch {
       // Clients wait through an outage of the database; nothing is lost by trying again.
       this.stateIsOld = true;
+      this.ahead = undefined;
       return undefined;
     }
   }
 
-  private join(frames: readonly Frame[]): Buffer {
+  private readAhead(): void {
+    this.ahead = this.feed.read(this.cursor);
+    this.ahead.catch(() => undefined);
+  }
+
+  private join(blocks: readonly Block[]): Buffer {
     const parts: Buffer[] = [];
-    for (const frame of frames) {
-      if (frame.isOutput && frame.turn > this.announcedTurn) {
-        this.announcedTurn = frame.turn;
+    for (const { first, last, turn, isOutput, bytes } of blocks) {
+      if (isOutput && turn > this.announcedTurn) {
+        this.announcedTurn = turn;
         this.options.figures.events += 1;
-        const begin: TurnStartEvent = { type: 'turn_start', id: frame.id, turn: frame.turn };
+        const begin: TurnStartEvent = { type: 'turn_start', id: first, turn };
         parts.push(encodeEvent(begin));
       }
-      parts.push(frame.bytes);
-      this.cursor = frame.id;
+      parts.push(bytes);
+      this.cursor = last;
     }
     return parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts);
   }
@@ -190,4 +203,9 @@ export class EventStream extends Readable implements FeedListener {
     });
     this.sleeping = undefined;
   }
+}
+
+/** Ids have no gaps within a turn. */
+function eventsIn(blocks: readonly Block[]): number {
+  return blocks.reduce((sum, { first, last }) => sum + last - first + 1, 0);
 }

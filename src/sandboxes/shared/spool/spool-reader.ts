@@ -10,6 +10,8 @@ import { decodeFrame, FRAME_HEADER_BYTES, MAX_FRAME_PAYLOAD } from './spool-form
 /** How often a follower looks by itself: it finds a dead supervisor this way, and what a lost wake-up would have told. */
 const POLL_MS = 400;
 const READ_BYTES = 4 * (MAX_FRAME_PAYLOAD + FRAME_HEADER_BYTES);
+/** What is read of a spool that grows slowly: a large buffer for each line would be most of what a live turn costs. */
+const FEW_BYTES = 4 * 1024;
 
 /** Wakes one waiter when something in the launch's folder changes, when the poll is due, or on abort. */
 class Doorbell {
@@ -35,7 +37,8 @@ class Doorbell {
     }
   }
 
-  async wait(): Promise<void> {
+  /** @returns whether it rang, rather than that the poll was due. */
+  async wait(): Promise<boolean> {
     if (!this.rung) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, this.watcher === undefined ? 20 : POLL_MS);
@@ -46,7 +49,9 @@ class Doorbell {
       });
       this.wake = undefined;
     }
+    const { rung } = this;
     this.rung = false;
+    return rung;
   }
 
   close(): void {
@@ -70,6 +75,7 @@ async function openSpool(path: string): Promise<FileHandle | null> {
 /** Reads whole frames from a spool, never holding more than one buffer. */
 class FrameSource {
   private handle: FileHandle | null = null;
+  private size = FEW_BYTES;
 
   constructor(
     private readonly path: string,
@@ -80,8 +86,9 @@ class FrameSource {
   async read(): Promise<SpoolChunk[]> {
     this.handle ??= await openSpool(this.path);
     if (this.handle === null) return [];
-    const buffer = Buffer.allocUnsafe(READ_BYTES);
-    const { bytesRead } = await this.handle.read(buffer, 0, READ_BYTES, this.offset);
+    const buffer = Buffer.allocUnsafe(this.size);
+    const { bytesRead } = await this.handle.read(buffer, 0, this.size, this.offset);
+    const full = bytesRead === this.size;
     const filled = buffer.subarray(0, bytesRead);
     const chunks: SpoolChunk[] = [];
     let position = 0;
@@ -100,7 +107,10 @@ class FrameSource {
       });
     }
     this.offset += position;
-    return chunks;
+    const wasFew = this.size === FEW_BYTES;
+    this.size = full ? READ_BYTES : FEW_BYTES;
+    // There is a frame, only too large for a small buffer.
+    return full && wasFew && chunks.length === 0 ? this.read() : chunks;
   }
 
   async close(): Promise<void> {
@@ -110,8 +120,15 @@ class FrameSource {
   }
 }
 
-/** How the launch stands: still running, or over, and how. */
-function verdict(folder: LaunchFolder): SpoolEvent | null {
+/**
+ * How the launch stands: still running, or over, and how.
+ * @param looks at the supervisor itself, too, and not only for what it has recorded.
+ */
+function verdict(folder: LaunchFolder, looks: boolean): SpoolEvent | null {
+  if (!looks) {
+    const record = folder.readExit();
+    return record === null ? null : { kind: 'exit', ...record };
+  }
   const lost: SpoolEvent = { kind: 'exit', reason: 'lost', exitCode: null };
   const started = folder.readStart();
   if (started === null || 'abandoned' in started) return lost;
@@ -137,11 +154,12 @@ export async function* followSpool(
     folder.claimStart({ abandoned: true });
   const doorbell = new Doorbell(folder.path, signal);
   const source = new FrameSource(folder.spool, offset);
+  let looks = true;
   try {
     for (;;) {
       if (signal.aborted) throw new SandboxError('aborted', 'following was aborted');
       // The verdict is taken before the read: everything that belongs to it is in the spool by then.
-      const end = verdict(folder);
+      const end = verdict(folder, looks);
       for (;;) {
         const chunks = await source.read();
         if (chunks.length === 0) break;
@@ -157,7 +175,8 @@ export async function* followSpool(
         yield end;
         return;
       }
-      await doorbell.wait();
+      // A supervisor that works is there; one that is gone is found by the poll.
+      looks = !(await doorbell.wait());
     }
   } finally {
     doorbell.close();

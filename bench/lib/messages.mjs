@@ -1,0 +1,71 @@
+/** What every stream carries: 150 bytes with a number that rises by one, and when it was written (microseconds). */
+export const MESSAGE_BYTES = 150;
+const FILL = 'abcdefghijklmnopqrstuvwxyz '.repeat(6);
+
+export const nowMicros = () => Math.round((performance.timeOrigin + performance.now()) * 1000);
+
+export function message(seq, at = nowMicros()) {
+  return `@s=${seq} @t=${at} ${FILL}`.slice(0, MESSAGE_BYTES - 1);
+}
+
+/** The same from a sandbox, without a process for each line; bash waits on a pipe to which nobody writes. */
+export const pacedScript = ({ count, intervalMs }) => `
+exec 9<> <(:); export LC_ALL=C; fill='${FILL}'
+interval=${intervalMs * 1000}; next=\${EPOCHREALTIME/./}
+for ((n = 1; n <= ${count}; n++)); do
+  ((next += interval)); now=\${EPOCHREALTIME/./}; wait=$((next - now))
+  if ((wait > 0)); then printf -v wait '%d.%06d' $((wait / 1000000)) $((wait % 1000000)); read -r -t "$wait" -u 9; fi
+  line="@s=$n @t=\${EPOCHREALTIME/./} $fill"; printf '%s\\n' "\${line:0:${MESSAGE_BYTES - 1}}"
+done`;
+
+/**
+ * Checks a stream while it is measured: messages without a gap, ids that rise. One for each stream.
+ * @param options `ids`: whether events carry an integer `id:` line that has to rise.
+ */
+export class StreamCheck {
+  events = 0;
+  messages = 0;
+  last = 0;
+  lastId = 0;
+  problem;
+  ended = false;
+  rest = '';
+
+  constructor({ ids }, onMessage = () => undefined) {
+    this.ids = ids;
+    this.onMessage = onMessage;
+  }
+
+  /** Takes bytes of the stream's body, as text. */
+  take(text) {
+    const all = this.rest + text;
+    let start = 0;
+    for (let end = all.indexOf('\n\n'); end !== -1; end = all.indexOf('\n\n', start)) {
+      this.event(all, start, end);
+      start = end + 2;
+    }
+    this.rest = all.slice(start);
+  }
+
+  event(all, start, end) {
+    const event = all.slice(start, end);
+    this.events += 1;
+    if (this.ids && event.startsWith('id: ')) {
+      const id = Number.parseInt(event.slice(4, 24), 10);
+      const ending = event.includes('"type":"exit"');
+      if (!(id > this.lastId || (ending && id === this.lastId)))
+        this.problem ??= `id ${id} after ${this.lastId}`;
+      this.lastId = id;
+      if (ending) this.ended = true;
+    }
+    for (let at = event.indexOf('@s='); at !== -1; at = event.indexOf('@s=', at + 3)) {
+      const seq = Number.parseInt(event.slice(at + 3, at + 15), 10);
+      // Who joins late begins anywhere; from then on nothing may be missing.
+      if (this.last !== 0 && seq !== this.last + 1)
+        this.problem ??= `message ${seq} after ${this.last}`;
+      this.last = seq;
+      this.messages += 1;
+      this.onMessage(event, at);
+    }
+  }
+}

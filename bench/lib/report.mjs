@@ -1,0 +1,89 @@
+import { spread } from './statistics.mjs';
+
+/**
+ * What came of each goal: the ratio of every round, so that whatever else the machine did in it falls on both sides.
+ * @param measured row name → contender → rounds, each with its metrics
+ */
+export function judge(rows, measured) {
+  return Object.entries(measured).flatMap(([name, contenders]) =>
+    rows[name].goals.map((goal) => {
+      const own = contenders[goal.subject ?? 'service'];
+      const other = goal.against && contenders[goal.against];
+      const base = { row: name, ...goal, goal: goal.atMost ?? goal.atLeast };
+      if (!own || (goal.against && !other)) return { ...base, missing: true };
+      const values = own
+        .map((round, at) =>
+          other ? round[goal.metric] / other[at]?.[goal.metric] : round[goal.metric],
+        )
+        .filter(Number.isFinite);
+      if (values.length === 0) return { ...base, missing: true };
+      const { median, min, max } = spread(values);
+      const met = goal.atMost === undefined ? median >= goal.atLeast : median <= goal.atMost;
+      return { ...base, median, min, max, met };
+    }),
+  );
+}
+
+/** Every figure of every contender, over the rounds. */
+export function figures(rows, measured) {
+  return Object.entries(measured).flatMap(([row, contenders]) =>
+    Object.entries(contenders).flatMap(([contender, rounds]) =>
+      Object.entries(rows[row].metrics)
+        .map(([metric, label]) => ({
+          row,
+          contender,
+          metric,
+          label,
+          values: rounds.map((round) => round[metric]).filter(Number.isFinite),
+        }))
+        .filter(({ values }) => values.length > 0)
+        .map(({ values, ...rest }) => ({ ...rest, ...spread(values) })),
+    ),
+  );
+}
+
+/** The tables of docs/performance.md. */
+export function toMarkdown(rows, { machine, judged, measured }) {
+  const goals = judged.map((one) => [
+    one.label,
+    `${one.atMost === undefined ? '≥' : '≤'} ${number(one.goal)}`,
+    one.missing ? 'not measured here' : `**${number(one.median)}**`,
+    one.missing ? '' : `${number(one.min)} to ${number(one.max)}`,
+    one.missing ? '' : one.met ? 'yes' : 'no',
+  ]);
+  const details = figures(rows, measured).map((one) => [
+    one.row,
+    one.contender,
+    one.label,
+    number(one.median),
+    `${number(one.min)} to ${number(one.max)}`,
+  ]);
+  return [
+    `${machine.description}; ${machine.rounds} interleaved rounds, ${machine.date}.`,
+    '',
+    table(['Figure', 'Goal', 'Median', 'Rounds', 'Met'], goals),
+    '',
+    'What was measured, by itself. Absolute figures are those of this machine; the ratios above are what holds.',
+    '',
+    table(['Row', 'Who', 'Figure', 'Median', 'Rounds'], details),
+    '',
+  ].join('\n');
+}
+
+/** Columns as wide as their widest cell, as prettier writes them. */
+function table(head, body) {
+  const all = [head, ...body].map((row) => row.map((cell) => cell.replaceAll('|', '\\|')));
+  const widths = head.map((_, at) => Math.max(3, ...all.map((row) => row[at].length)));
+  const line = (row) => `| ${row.map((cell, at) => cell.padEnd(widths[at])).join(' | ')} |`;
+  return [
+    line(all[0]),
+    line(widths.map((width) => '-'.repeat(width))),
+    ...all.slice(1).map(line),
+  ].join('\n');
+}
+
+/** Three digits that count, thousands set apart. */
+export function number(value) {
+  if (value >= 1000) return Math.round(value).toLocaleString('en');
+  return String(Number(value.toPrecision(3)));
+}

@@ -1,0 +1,15 @@
+import * as bare from './bare-node.mjs';
+import * as nchan from './nchan.mjs';
+
+const ALL = { nchan, 'bare-node': { missing: bare.missing, start: bare.start } };
+
+/** Starts those of the servers that are there; says which are not, once each. */
+export async function available(names, say) {
+  const started = {};
+  for (const name of names) {
+    const reason = ALL[name].missing();
+    if (reason === undefined) started[name] = await ALL[name].start();
+    else say(`  without ${name}: ${reason}`);
+  }
+  return started;
+}

@@ -1,0 +1,62 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { privateBytes } from '../lib/processes.mjs';
+import { startReader, startSourceService } from '../lib/subjects.mjs';
+import { available } from '../references/index.mjs';
+
+export const title = 'Idle streams';
+export const metrics = { kib: 'memory per stream, KiB', held: 'streams held' };
+export const goals = [
+  { label: 'memory per idle stream / nchan', metric: 'kib', against: 'nchan', atMost: 1.5 },
+];
+
+/** One process each; every stream has a session of its own in the service and a channel of its own elsewhere. */
+export async function open({ say, tiny }) {
+  const count = tiny ? 20 : 10_000;
+  const sessions = tiny ? 2 : 100;
+  const reader = await startReader();
+  const service = await startSourceService();
+  const references = await available(['nchan', 'bare-node'], say);
+  await service.allow(1);
+  const ids = [];
+  for (let at = 0; at < sessions; at += 1) ids.push(await service.source(2));
+  for (const id of ids) await service.until(id, 'running');
+
+  const hold = async (targets, pids, settle = async () => undefined) => {
+    // What the first streams bring with them, such as compiled code, is not the price of a stream.
+    await reader.call('hold', { targets: targets.slice(0, targets.length / 10) });
+    await settle();
+    await delay(500);
+    const memory = () => pids.reduce((sum, pid) => sum + privateBytes(pid), 0);
+    await reader.call('close');
+    await settle();
+    await delay(tiny ? 100 : 1_000);
+    const before = memory();
+    await reader.call('hold', { targets });
+    await delay(tiny ? 100 : 1_500);
+    await settle();
+    await delay(tiny ? 100 : 500);
+    const after = memory();
+    const held = await reader.call('held');
+    await reader.call('close');
+    await delay(tiny ? 100 : 1_000);
+    return { kib: (after - before) / 1024 / targets.length, held };
+  };
+  const contenders = {
+    service: () =>
+      hold(
+        Array.from({ length: count }, (_, at) => service.stream(ids[at % ids.length])),
+        [service.pid],
+        service.memory,
+      ),
+  };
+  for (const [name, reference] of Object.entries(references)) {
+    contenders[name] = () =>
+      hold(
+        Array.from({ length: count }, (_, at) => reference.stream(`idle-${at % sessions}`)),
+        reference.pids(),
+      );
+  }
+  const close = () =>
+    Promise.all([reader, service, ...Object.values(references)].map((one) => one.stop()));
+  return { contenders, close };
+}

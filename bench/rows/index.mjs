@@ -1,0 +1,43 @@
+import * as live from './live.mjs';
+import { fanoutRow } from './fanout.mjs';
+import * as replay from './replay.mjs';
+import * as memory from './memory.mjs';
+import * as idle from './idle.mjs';
+import * as paused from './paused.mjs';
+import * as ingest from './ingest.mjs';
+import * as api from './api.mjs';
+import * as start from './start.mjs';
+import * as turns from './turns.mjs';
+import * as lists from './lists.mjs';
+import * as purge from './purge.mjs';
+import * as growth from './growth.mjs';
+
+/** What can be measured, by the name it is asked for with; in the order of the table. */
+export const ROWS = {
+  live,
+  fanout: fanoutRow({
+    title: 'One session, 200 readers, saturated',
+    channels: 1,
+    readers: 200,
+    references: ['nchan', 'bare-node'],
+    goals: [{ label: 'deliveries a second / nchan', metric: 'rate', against: 'nchan', atLeast: 4 }],
+  }),
+  streams: fanoutRow({
+    title: '200 sessions with a reader each, saturated; the service commits before it delivers',
+    channels: 200,
+    readers: 1,
+    references: ['nchan', 'bare-node'],
+    goals: [{ label: 'messages a second / nchan', metric: 'rate', against: 'nchan', atLeast: 0.7 }],
+  }),
+  replay,
+  memory,
+  idle,
+  paused,
+  ingest,
+  api,
+  start,
+  turns,
+  lists,
+  purge,
+  growth,
+};

@@ -1,0 +1,43 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { residentBytes } from '../lib/processes.mjs';
+import { startReader, startSourceService } from '../lib/subjects.mjs';
+
+export const title = 'Eight readers that stopped reading a stream of 100 MB';
+export const metrics = { grown: "the service's memory grew by, MB" };
+export const goals = [{ label: 'memory grown, MB', metric: 'grown', atMost: 20 }];
+
+export async function open({ tiny }) {
+  const megabytes = tiny ? 2 : 100;
+  const reader = await startReader();
+  const service = await startSourceService();
+  const messageBytes = 16_000;
+  const warm = await service.source(Math.floor((megabytes * 1e6) / messageBytes / 2), {
+    free: true,
+    bytes: messageBytes,
+  });
+  await service.until(warm, 'completed');
+
+  const contenders = {
+    service: async () => {
+      await service.allow(1);
+      const messages = Math.floor((megabytes * 1e6) / messageBytes);
+      const id = await service.source(messages, { bytes: messageBytes });
+      await service.until(id, 'running');
+      const targets = Array.from({ length: 8 }, () => service.stream(id));
+      await service.memory();
+      const before = residentBytes(service.pid);
+      await reader.call('hold', { targets, paused: true });
+      await service.allow(messages);
+      await service.until(id, 'completed');
+      await delay(1_000);
+      await service.memory();
+      const grown = (residentBytes(service.pid) - before) / 1e6;
+      const held = await reader.call('held');
+      await reader.call('close');
+      if (held !== 8) throw new Error(`${held} of 8 readers were still connected`);
+      return { grown };
+    },
+  };
+  const close = () => Promise.all([reader.stop(), service.stop()]);
+  return { contenders, close };
+}

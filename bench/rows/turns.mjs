@@ -1,0 +1,29 @@
+import { cpuMs } from '../lib/processes.mjs';
+import { startService } from '../lib/service.mjs';
+
+export const title = 'Queued turns of `true`, WORKER_CONCURRENCY=8';
+export const metrics = { cpu: "service's own CPU per turn, ms", rate: 'turns a second' };
+export const goals = [{ label: 'service CPU per turn, ms', metric: 'cpu', atMost: 15 }];
+
+/** The service's process alone: supervisors and sandboxes are processes of their own and not its children. */
+export async function open({ tiny, profile }) {
+  const count = tiny ? 6 : 200;
+  const service = await startService({ env: { WORKER_CONCURRENCY: '8' }, profile });
+  const contenders = {
+    service: async () => {
+      const before = cpuMs(service.pid);
+      const begun = performance.now();
+      const ids = [];
+      for (let at = 0; at < count; at += 1) ids.push(await service.run('true'));
+      // The last one's end is waited for, and then whoever is still under way: asking costs the service, too.
+      for (const id of ids.toReversed()) await service.until(id, 'completed', 600_000);
+      const result = {
+        cpu: (cpuMs(service.pid) - before) / count,
+        rate: (count * 1000) / (performance.now() - begun),
+      };
+      for (const id of ids) await service.post(`/sessions/${id}/terminate`);
+      return result;
+    },
+  };
+  return { contenders, close: () => service.stop() };
+}

@@ -1,0 +1,119 @@
+// How fast the service is beside others that do the same, measured in turns on the same machine.
+// npm run bench [-- --only live,replay --rounds 3 --write --json FILE --profile FOLDER --tiny]
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { complain, say } from '../scripts/lib/output.mjs';
+import { prepare, ROOT } from '../scripts/lib/project.mjs';
+import { toChart } from './lib/chart.mjs';
+import { describeMachine } from './lib/machine.mjs';
+import { figures, judge, number, toMarkdown } from './lib/report.mjs';
+import { ROWS } from './rows/index.mjs';
+
+const USAGE = `npm run bench -- [options]
+  --only ROWS       some of: ${Object.keys(ROWS).join(', ')}
+  --rounds N        how often each is measured, in turns with what it is compared with (3)
+  --json FILE       writes everything that was measured
+  --write           writes the tables and the chart of docs/performance.md
+  --profile FOLDER  writes CPU profiles of the service's processes
+  --no-build        measures the build that is there
+  --tiny            as little as possible, to see that it works: its figures mean nothing`;
+const DOCUMENT = join(ROOT, 'docs', 'performance.md');
+const CHART = join(ROOT, 'docs', 'performance.svg');
+const MARKERS = ['<!-- bench: begin -->\n', '<!-- bench: end -->'];
+
+const { values: options } = parseArgs({
+  options: {
+    only: { type: 'string' },
+    rounds: { type: 'string', default: '3' },
+    json: { type: 'string' },
+    write: { type: 'boolean', default: false },
+    profile: { type: 'string' },
+    'no-build': { type: 'boolean', default: false },
+    tiny: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+
+if (options.help) say(USAGE);
+else process.exitCode = await run();
+
+async function run() {
+  const names = options.only?.split(',') ?? Object.keys(ROWS);
+  const unknown = names.filter((name) => !(name in ROWS));
+  if (unknown.length > 0) return usage(`There is no row ${unknown.join(', ')}`);
+  const rounds = Number(options.rounds);
+  if (!Number.isInteger(rounds) || rounds < 1) return usage('--rounds takes a whole number');
+  if (!options['no-build']) prepare(complain);
+
+  const machine = describeMachine(rounds);
+  say(machine.description);
+  const measured = {};
+  const failed = [];
+  for (const name of names) {
+    try {
+      measured[name] = await measureRow(name, rounds);
+    } catch (error) {
+      // What is wrong with one row takes nothing from the others.
+      complain(`${name} could not be measured: ${error.stack}`);
+      failed.push(name);
+    }
+  }
+  const judged = judge(ROWS, measured);
+  say('');
+  for (const one of judged) say(verdict(one));
+  if (options.json)
+    await writeFile(options.json, `${JSON.stringify({ machine, judged, measured }, null, 2)}\n`);
+  if (options.write) await writeDocument({ machine, judged, measured });
+  return failed.length === 0 ? 0 : 1;
+}
+
+/** Each contender once a round; who begins changes, so that nobody always comes after the same one. */
+async function measureRow(name, rounds) {
+  const row = ROWS[name];
+  say(`\n${name}: ${row.title}`);
+  const { contenders, close } = await row.open({
+    say,
+    tiny: options.tiny,
+    profile: options.profile,
+  });
+  const results = Object.fromEntries(Object.keys(contenders).map((who) => [who, []]));
+  try {
+    const order = Object.keys(contenders);
+    for (let round = 0; round < rounds; round += 1) {
+      for (const who of order) results[who].push(await contenders[who]());
+      order.push(order.shift());
+    }
+  } finally {
+    await close();
+  }
+  for (const one of figures(ROWS, { [name]: results }))
+    say(`  ${one.contender.padEnd(14)} ${one.label.padEnd(42)} ${range(one)}`);
+  return results;
+}
+
+function range({ median, min, max }) {
+  return `${number(median)} (${number(min)} to ${number(max)})`;
+}
+
+function verdict(one) {
+  if (one.missing) return `  --  ${one.label}: not measured`;
+  const sign = one.atMost === undefined ? '≥' : '≤';
+  return `  ${one.met ? 'ok' : 'NO'}  ${one.label}: ${range(one)}, goal ${sign} ${number(one.goal)}`;
+}
+
+/** Between its markers; what people wrote around them stays. */
+async function writeDocument(results) {
+  const text = await readFile(DOCUMENT, 'utf8');
+  const [before, rest] = text.split(MARKERS[0]);
+  const after = rest?.split(MARKERS[1])[1];
+  if (after === undefined) throw new Error(`${DOCUMENT} has no markers`);
+  const tables = toMarkdown(ROWS, results);
+  await writeFile(DOCUMENT, `${before}${MARKERS[0]}\n${tables}\n${MARKERS[1]}${after}`);
+  await writeFile(CHART, toChart(results.judged, results.machine.description));
+}
+
+function usage(problem) {
+  complain(`${problem}\n\n${USAGE}`);
+  return 2;
+}
