@@ -15,7 +15,7 @@ import { loadHostName, SANDBOX_DRIVER, SandboxHost } from './sandbox-host.js';
     {
       provide: SANDBOX_DRIVER,
       inject: [AppConfig, Sql],
-      useFactory: (config: AppConfig, sql: Sql): Promise<SandboxDriver> => makeDriver(config, sql),
+      useFactory: makeDriver,
     },
     {
       provide: SandboxHost,
@@ -30,38 +30,54 @@ import { loadHostName, SANDBOX_DRIVER, SandboxHost } from './sandbox-host.js';
 })
 export class SandboxesModule {}
 
+/** What every driver is made with. */
+interface DriverParts {
+  config: AppConfig;
+  sql: Sql;
+  limits: { memoryBytes: number; diskBytes: number; processes: number };
+  gateways: { host: string; port: number }[];
+  logger: { warn(message: string): void; debug(message: string): void };
+}
+
+/** The drivers that there are. A suite of its own holds each to the contract; one without it fails the tests. */
+export const DRIVERS = {
+  local: ({ config, limits, gateways, logger }: DriverParts): Promise<SandboxDriver> =>
+    makeLocalDriver({
+      stateDir: join(config.dataDir, 'sandboxes'),
+      cacheDir: config.cacheDir,
+      isolation: config.sandbox.isolation,
+      limits,
+      gateways,
+      logger,
+    }),
+  docker: async ({ config, sql, limits, gateways, logger }: DriverParts): Promise<SandboxDriver> =>
+    makeDockerDriver({
+      ...config.sandbox.docker,
+      // Several processes, on several hosts, are one installation when they share a database.
+      installation: () => loadInstallationName(sql),
+      limits,
+      gateways,
+      logger,
+    }),
+};
+
 async function makeDriver(config: AppConfig, sql: Sql): Promise<SandboxDriver> {
-  const { driver, isolation, memoryBytes, diskBytes, processes } = config.sandbox;
-  const limits = { memoryBytes, diskBytes, processes };
-  const nest = new Logger('Sandbox');
-  const logger = {
-    warn: (message: string) => nest.warn(message),
-    debug: (message: string) => nest.debug(message),
-  };
-  const gateways = gatewaysOf(config);
-  switch (driver) {
-    case 'local':
-      return makeLocalDriver({
-        stateDir: join(config.dataDir, 'sandboxes'),
-        cacheDir: config.cacheDir,
-        isolation,
-        limits,
-        gateways,
-        logger,
-      });
-    case 'docker':
-      return makeDockerDriver({
-        ...config.sandbox.docker,
-        // Several processes, on several hosts, are one installation when they share a database.
-        installation: () => loadInstallationName(sql),
-        limits,
-        gateways,
-        logger,
-      });
-    case 'kubernetes':
-    case 'sprites':
-      throw new Error(`SANDBOX_DRIVER: "${driver}" is not part of this build; use local or docker`);
+  const { driver, memoryBytes, diskBytes, processes } = config.sandbox;
+  if (driver !== 'local' && driver !== 'docker') {
+    const there = Object.keys(DRIVERS).join(' or ');
+    throw new Error(`SANDBOX_DRIVER: "${driver}" is not part of this build; use ${there}`);
   }
+  const nest = new Logger('Sandbox');
+  return DRIVERS[driver]({
+    config,
+    sql,
+    limits: { memoryBytes, diskBytes, processes },
+    gateways: gatewaysOf(config),
+    logger: {
+      warn: (message) => nest.warn(message),
+      debug: (message) => nest.debug(message),
+    },
+  });
 }
 
 /** The addresses that the operator has put in place of model providers' own. */
