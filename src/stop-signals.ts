@@ -8,7 +8,10 @@ export function onStopSignal(stop: () => Promise<void>): void {
   const handle = (): void => {
     if (stopping) process.exit(1);
     stopping = true;
-    setTimeout(() => process.exit(1), SHUTDOWN_LIMIT_MS).unref();
+    setTimeout(() => {
+      new Logger('Service').error(`Not stopped within ${SHUTDOWN_LIMIT_MS / 1000} s, ending`);
+      process.exit(1);
+    }, SHUTDOWN_LIMIT_MS).unref();
     stop().then(
       () => process.exit(0),
       (error: unknown) => {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { SandboxError } from '../sandbox-error.js';
-import { feedChild } from '../shared/child-pipes.js';
+import { feedChild, killGroup } from '../shared/child-pipes.js';
 import { SYSTEM_PATH } from '../shared/layout.js';
 
 export interface InsideResult {
@@ -33,6 +33,7 @@ export function runInside(options: {
       stdio: ['pipe', 'pipe', 'pipe', ...descriptors.map(() => 'pipe' as const)],
       env: options.env ?? { PATH: SYSTEM_PATH },
       cwd: options.cwd ?? '/',
+      detached: true,
     });
     let output = '';
     for (const stream of [child.stdout, child.stderr]) {
@@ -42,7 +43,7 @@ export function runInside(options: {
     }
     feedChild(child, 0, stdin);
     for (const [index, data] of descriptors.entries()) feedChild(child, index + 3, data);
-    const abort = (): void => void child.kill('SIGKILL');
+    const abort = (): void => killGroup(child);
     signal.addEventListener('abort', abort);
     child.once('error', (error) => {
       signal.removeEventListener('abort', abort);

@@ -14,3 +14,16 @@ export function feedChild(child: ChildProcess, fd: number, data: string | Buffer
   pipe.on('error', () => undefined);
   pipe.end(data);
 }
+
+/**
+ * Ends a child that was spawned `detached`, with all that it has forked. Killing bubblewrap alone is not enough: what it
+ * forks waits for a word from it before it asks to die with it, and would wait for ever, holding the child's pipes open.
+ */
+export function killGroup(child: ChildProcess): void {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch {
+    // It has just ended.
+  }
+}

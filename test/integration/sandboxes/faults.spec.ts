@@ -169,6 +169,20 @@ describe('local sandboxes on bad days', () => {
     expect(stdout).not.toContain('hostname');
   });
 
+  it('leaves nothing of what is aborted, however early', async () => {
+    const files = [{ path: '/home/agent/file', content: Buffer.from('x'), mode: 0o600 }];
+    const attempts = Array.from({ length: 60 }, async (_attempt, index) => {
+      const abort = new AbortController();
+      const written = driver.writeFiles({ sandboxId, files, signal: abort.signal });
+      setTimeout(() => abort.abort(), index % 15);
+      await written.catch((error: unknown) => {
+        expect(error).toMatchObject({ kind: 'aborted' });
+      });
+    });
+    // Each of them settles, and the check after every test finds no process of theirs.
+    await Promise.all(attempts);
+  }, 20_000);
+
   it('holds a fork bomb', async () => {
     const { exit } = await run('bomb() { bomb | bomb & }; bomb; while :; do sleep 1; done', {
       deadline: Date.now() + 2500,

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { killGroup } from '../../shared/child-pipes.js';
 import { seccompFilter } from '../../shared/seccomp/profiles.js';
 import { RootfsError } from './rootfs-error.js';
 import type { Writable } from 'node:stream';
@@ -39,7 +40,12 @@ export function runContained(options: ContainedOptions): Promise<void> {
       Object.entries(environment).flatMap(([name, value]) => ['--setenv', name, value]),
       ['--', ...options.command],
     ].flat(),
-    { stdio: ['pipe', 'pipe', 'pipe', 'pipe'], cwd: '/', env: { PATH: CONTAINED_PATH } },
+    {
+      stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
+      cwd: '/',
+      env: { PATH: CONTAINED_PATH },
+      detached: true,
+    },
   );
   const feed = (pipe: Writable, data: string | Buffer): void => {
     pipe.on('error', () => undefined);
@@ -62,7 +68,7 @@ export function runContained(options: ContainedOptions): Promise<void> {
   }
 
   return new Promise((resolve, reject) => {
-    const kill = (): void => void child.kill('SIGKILL');
+    const kill = (): void => killGroup(child);
     signal.addEventListener('abort', kill, { once: true });
     child.once('error', (error) => {
       signal.removeEventListener('abort', kill);

@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { constants } from 'node:os';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { childPipe, feedChild } from '../child-pipes.js';
+import { childPipe, feedChild, killGroup } from '../child-pipes.js';
 import type { LaunchRequest, StrictStage } from '../launch/launch-request.js';
 import { recordRefusal } from '../launch/refusals.js';
 import { limitsScript, RUNNING_FD } from './limits-script.js';
@@ -60,7 +60,11 @@ export function startStrict(
       limitsScript(request.limits, true),
       ...request.command,
     ],
-    { stdio: [...stdio, 'ipc', 'pipe', 'pipe', 'pipe', 'pipe', 'pipe'], cwd: '/' },
+    {
+      stdio: [...stdio, 'ipc', 'pipe', 'pipe', 'pipe', 'pipe', 'pipe'],
+      cwd: '/',
+      detached: true,
+    },
   );
   feedChild(child, ARGUMENTS_FD, sandboxArguments(request, stage));
   feedChild(child, SECCOMP_FD, Buffer.from(stage.seccomp, 'base64'));
@@ -87,7 +91,7 @@ export function startStrict(
     destroy: () => {
       // The end of the sandbox's init is the end of everything in it; before there is one, bubblewrap itself.
       if (init !== null) signalAll([init], 'SIGKILL');
-      child.kill('SIGKILL');
+      killGroup(child);
     },
   };
 }
