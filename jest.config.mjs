@@ -42,7 +42,18 @@ export default {
       ...withService,
       displayName: 'integration',
       testMatch: ['<rootDir>/test/**/*.spec.ts'],
-      testPathIgnorePatterns: ['/node_modules/', '<rootDir>/test/runtimes/'],
+      testPathIgnorePatterns: [
+        '/node_modules/',
+        '<rootDir>/test/runtimes/',
+        '<rootDir>/test/integration/sandboxes/docker-',
+      ],
+    },
+    // An engine does one thing after the other, and takes its time for each.
+    {
+      ...base,
+      ...withService,
+      displayName: 'docker',
+      testMatch: ['<rootDir>/test/integration/sandboxes/docker-*.spec.ts'],
     },
     // The real agent programs, hundreds of megabytes each: see npm run test:runtimes.
     {

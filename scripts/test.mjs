@@ -13,7 +13,7 @@ const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const results = mkdtempSync(join(tmpdir(), 'test-results-'));
 
 const CHECKS = onlyRuntimes ? [] : ['format', 'lint', 'types', 'boundaries', 'unused', 'openapi'];
-const PROJECTS = onlyRuntimes ? ['runtimes'] : ['unit', 'integration', 'runtimes'];
+const PROJECTS = onlyRuntimes ? ['runtimes'] : ['unit', 'integration', 'docker', 'runtimes'];
 if (onlyRuntimes) process.env.AGENT_CLI_TESTS = 'install';
 
 try {
@@ -42,8 +42,8 @@ async function runAll() {
       `--selectProjects=${project}`,
       '--json',
       `--outputFile=${outputFile}`,
-      // One such program is enough for the machine.
-      ...(project === 'runtimes' ? ['--runInBand'] : []),
+      // One such program, or one engine, is enough for the machine.
+      ...(['docker', 'runtimes'].includes(project) ? ['--runInBand'] : []),
       // A path that is given picks tests of one project; the other then has none.
       ...(jestArgs.length > 0 ? ['--passWithNoTests', ...jestArgs] : []),
     ]);

@@ -72,14 +72,14 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
       installation = await make();
       ({ driver } = installation);
       sandboxId = await newSandbox();
-    }, 60_000);
+    }, 300_000);
 
     afterAll(async () => {
       for (const id of await driver.list({ signal }))
         await driver.destroy({ sandboxId: id, signal });
       await driver.close();
       await installation.dispose();
-    }, 60_000);
+    }, 300_000);
 
     async function newSandbox(): Promise<string> {
       const id = randomUUID();

@@ -17,8 +17,20 @@ const RELAY_MEMORY = 192 * MiB;
 
 /** Keeps the container and collects what is left of processes. Ends at once when it is asked to. */
 const IDLE = 'trap "exit 0" TERM; while :; do sleep 86400 & wait $!; done';
-/** What the supervisor needs to become the agent, to serve it and to end it; and what installing software takes. */
-const RIGHTS = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETPCAP', 'SETUID'];
+/**
+ * What the supervisor needs to become the agent, to serve it, to tell its launches' processes apart (SYS_PTRACE, to read
+ * their marks) and to end them; and what installing software takes.
+ */
+const RIGHTS = [
+  'CHOWN',
+  'DAC_OVERRIDE',
+  'FOWNER',
+  'KILL',
+  'SETGID',
+  'SETPCAP',
+  'SETUID',
+  'SYS_PTRACE',
+];
 
 /** Where a relay is spoken to. */
 export const RELAY_CONTROL = `${RELAY_STATE}/control`;

@@ -97,14 +97,14 @@ describeWith(['a Docker engine', 'root', 'debootstrap'], 'docker sandboxes on ba
     options.limits = { ...options.limits, diskBytes: 64 * MiB, memoryBytes: 256 * MiB };
     driver = new DockerSandboxDriver(options);
     sandboxId = await create();
-  }, 60_000);
+  }, 300_000);
 
   afterAll(async () => {
     for (const id of await driver.list({ signal })) await driver.destroy({ sandboxId: id, signal });
     const left = await leftovers(options.name);
     await removeInstallation(options.name);
     expect(left).toEqual([]);
-  }, 60_000);
+  }, 300_000);
 
   async function create(more = {}): Promise<string> {
     const id = randomUUID();

@@ -51,6 +51,30 @@ function variableOf(pid: number, name: string): string | null {
   }
 }
 
+/**
+ * The mark of a process, or of its nearest ancestor that has one: a program that is just being started shows no
+ * environment for a moment, and belongs to whoever starts it.
+ */
+function markOf(pid: number): string | null {
+  for (let at = pid; at > 1; at = parentOf(at)) {
+    const mark = variableOf(at, MARK);
+    if (mark !== null) return mark;
+  }
+  return null;
+}
+
+function parentOf(pid: number): number {
+  try {
+    // The name in brackets may itself hold spaces and brackets; what counts comes after it.
+    const [, parent] = (readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').at(-1) ?? '').split(
+      ' ',
+    );
+    return Number(parent);
+  } catch {
+    return 0;
+  }
+}
+
 /** The variable by which the processes of a launch are found again where there are no namespaces. */
 export const MARK = 'SANDBOX_LAUNCH';
 
@@ -66,7 +90,7 @@ export function processesOfLaunch(launch: {
 }): number[] {
   const { mark, uid, root } = launch;
   if (uid !== null) {
-    return processesOfUser(uid).filter((pid) => [mark, null].includes(variableOf(pid, MARK)));
+    return processesOfUser(uid).filter((pid) => [mark, null].includes(markOf(pid)));
   }
   const found = new Set(root === null ? [] : descendants(root));
   for (const pid of allPids()) if (variableOf(pid, MARK) === mark) found.add(pid);
