@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { get } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -51,7 +51,9 @@ export class OwnEngine {
 
   async remove(): Promise<void> {
     await this.stop();
-    await rm(this.folder, { recursive: true, force: true, maxRetries: 5 });
+    // The engine leaves the host's network namespace mounted there.
+    spawnSync('umount', ['--lazy', join(this.folder, 'exec/netns/default')], { stdio: 'ignore' });
+    await rm(this.folder, { recursive: true, force: true });
   }
 
   private get socket(): string {
