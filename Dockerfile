@@ -24,7 +24,9 @@ FROM node:24-bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends bubblewrap ca-certificates git \
  && rm -rf /var/lib/apt/lists/* \
- && install -d -o node -g node -m 0755 /data
+ && install -d -o node -g node -m 0755 /data \
+ && printf '#!/bin/sh\nexec node /app/dist/src/cli/main.js "$@"\n' >/usr/local/bin/agent-sessions \
+ && chmod 0755 /usr/local/bin/agent-sessions
 WORKDIR /app
 COPY --from=packages /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
