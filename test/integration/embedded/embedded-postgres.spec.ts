@@ -10,7 +10,7 @@ import {
   type EmbeddedPostgres,
 } from '../../../src/database/embedded/embedded-postgres.js';
 import { findServer } from '../../../src/database/embedded/server-processes.js';
-import { ServiceProcess, serversOn, until, withDataDir } from './service-process.js';
+import { kill9, ServiceProcess, serversOn, until, withDataDir } from './service-process.js';
 
 const lines: string[] = [];
 const log = (line: string): void => void lines.push(line);
@@ -248,7 +248,7 @@ describe('after a crash', () => {
       const { url } = await service.next();
       await remember(String(url));
       const { all } = findServer(join(dataDir, 'postgres'));
-      for (const pid of [service.pid, ...all]) process.kill(pid, 'SIGKILL');
+      for (const pid of [service.pid, ...all]) kill9(pid);
       await service.end('SIGKILL');
 
       await withServer(dataDir, async (server) => {

@@ -88,7 +88,7 @@ export async function withDataDir(body: (dataDir: string) => Promise<void>): Pro
     await body(dataDir);
   } finally {
     await ServiceProcess.endAll();
-    for (const pid of serversOn(dataDir)) process.kill(pid, 'SIGKILL');
+    for (const pid of serversOn(dataDir)) kill9(pid);
     await rm(dataDir, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
   }
 }
@@ -110,5 +110,14 @@ export async function until(condition: () => boolean): Promise<void> {
     await new Promise((resolve) => {
       setTimeout(resolve, 10);
     });
+  }
+}
+
+/** What serves a connection ends by itself when that is closed, and may be gone by now. */
+export function kill9(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }
 }
