@@ -7,8 +7,8 @@ const stage = chunk('{"stage":"env_file","state":"started"}', LogKind.stage);
 
 /** Every event of some blocks, as a client reads it. */
 const eventsOf = (rows: readonly LogRow[]) =>
-  blocksOf(rows).flatMap(({ bytes }) =>
-    bytes
+  blocksOf(rows).flatMap(({ data }) =>
+    data
       .toString()
       .split('\n\n')
       .filter((text) => text !== '')
@@ -83,7 +83,7 @@ describe('blocks', () => {
     ] as const) {
       const rest = blockAfter(block, cursor);
       expect(rest).toMatchObject({ first: cursor + 1, last: 13 });
-      const data = [...rest.bytes.toString().matchAll(/"data":"(.*?)"/g)].map(([, text]) => text);
+      const data = [...rest.data.toString().matchAll(/"data":"(.*?)"/g)].map(([, text]) => text);
       expect(data).toEqual(texts);
     }
   });

@@ -3,10 +3,10 @@ import { LogKind, type LogRow, type NewLogRow } from './log-row.js';
 /** What a stored row of framed output holds at most, about; a single event may be larger. Characters. */
 const STORED_CHARACTERS = 32 * 1024;
 
-/**
- * Events that follow each other in a session's log, all of one turn and all output or all stages, as clients get them:
- * bytes that are made once and shared by all who read them.
- */
+/** What is sent in one piece while it is no larger: smaller rows are put together. Characters. */
+const BLOCK_CHARACTERS = 32 * 1024;
+
+/** Events that follow each other in a session's log, all of one turn and all output or all stages, as clients get them. */
 export interface Block {
   /** The id of the first event. */
   first: number;
@@ -15,7 +15,8 @@ export interface Block {
   turn: number;
   /** Output, as opposed to stages: the first of a turn is preceded by its `turn_start`. */
   isOutput: boolean;
-  bytes: Buffer;
+  /** Whole Server-Sent Events, in UTF-8: as text for whoever read them, as bytes where many share them. */
+  data: string | Buffer;
 }
 
 /**
@@ -46,42 +47,58 @@ export function frameRows(rows: readonly NewLogRow[], turn: number, after: numbe
   return framed;
 }
 
-/** The events of rows that follow each other, in as few blocks as can be. */
+/** The events of rows that follow each other, the small ones put together. */
 export function blocksOf(rows: readonly LogRow[]): Block[] {
   const blocks: Block[] = [];
-  for (let start = 0; start < rows.length;) {
-    const begin = rows[start];
-    if (!begin) break;
-    const isOutput = begin.kind !== LogKind.stage;
-    let text = '';
-    let end = start;
-    for (let row = rows[end]; row; row = rows[end]) {
-      if (row.turn !== begin.turn || (row.kind !== LogKind.stage) !== isOutput) break;
-      text += textOf(row);
-      end += 1;
+  let open: (Block & { data: string }) | undefined;
+  for (const row of rows) {
+    const isOutput = row.kind !== LogKind.stage;
+    const data = textOf(row);
+    const fits =
+      open?.turn === row.turn &&
+      open.isOutput === isOutput &&
+      open.data.length + data.length <= BLOCK_CHARACTERS;
+    if (open && fits) {
+      open.data += data;
+      open.last = row.id;
+    } else {
+      const first = row.kind === LogKind.framed ? firstIdIn(data) : row.id;
+      open = { first, last: row.id, turn: row.turn, isOutput, data };
+      blocks.push(open);
     }
-    blocks.push({
-      first: begin.kind === LogKind.framed ? idAt(begin.data) : begin.id,
-      last: rows[end - 1]?.id ?? begin.id,
-      turn: begin.turn,
-      isOutput,
-      bytes: Buffer.from(text),
-    });
-    start = end;
   }
   return blocks;
 }
 
 /** What of a block comes after the cursor, which is below its last id. */
 export function blockAfter(block: Block, cursor: number): Block {
+  const { data } = block;
   let { first } = block;
   let start = 0;
   while (first <= cursor) {
     // Neither JSON nor an id holds a blank line: it ends the event.
-    start = block.bytes.indexOf('\n\n', start) + 2;
-    first = idAt(block.bytes.toString('latin1', start, start + 24));
+    start = data.indexOf('\n\n', start) + 2;
+    first = firstIdIn(data, start);
   }
-  return start === 0 ? block : { ...block, first, bytes: block.bytes.subarray(start) };
+  if (start === 0) return block;
+  return {
+    ...block,
+    first,
+    data: typeof data === 'string' ? data.slice(start) : data.subarray(start),
+  };
+}
+
+const ID_LINE = 'id: ';
+const ID_DIGITS = 20;
+
+/** The id of the event that begins there. */
+export function firstIdIn(data: string | Buffer, start = 0): number {
+  const from = start + ID_LINE.length;
+  const to = from + ID_DIGITS;
+  return Number.parseInt(
+    typeof data === 'string' ? data.slice(from, to) : data.toString('latin1', from, to),
+    10,
+  );
 }
 
 function textOf(row: LogRow): string {
@@ -105,13 +122,6 @@ function outputText(
   const stream = kind === LogKind.stdout ? 'stdout' : 'stderr';
   const json = safe(JSON.stringify(data));
   return `id: ${id}\ndata: {"type":"output","id":${id},"stream":"${stream}","data":${json},"turn":${turn}}\n\n`;
-}
-
-const ID_LINE = 'id: ';
-
-/** The id of the event that a text begins with. */
-function idAt(text: string): number {
-  return Number.parseInt(text.slice(ID_LINE.length, ID_LINE.length + 20), 10);
 }
 
 /** What many clients take for the end of a line though the format does not; JSON escapes the other ones itself. */

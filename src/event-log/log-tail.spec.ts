@@ -8,9 +8,14 @@ const block = (id: number, size = 10): Block => ({
   last: id,
   turn: 1,
   isOutput: true,
-  bytes: Buffer.from(event(id, size)),
+  data: event(id, size),
 });
-const ids = (blocks: readonly Block[]) => blocks.map(({ last }) => last);
+/** Of every event in the blocks. */
+const ids = (blocks: readonly Block[]) =>
+  blocks.flatMap(({ data }) =>
+    [...data.toString().matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id)),
+  );
+const LARGE = 40 * 1024;
 
 describe('LogTail', () => {
   it('hands out what comes after any cursor that it covers', () => {
@@ -24,9 +29,9 @@ describe('LogTail', () => {
 
   it('hands out at least one block, and no more than asked for', () => {
     const tail = new LogTail(0);
-    tail.append(0, [block(1, 100), block(2, 100), block(3, 100)]);
+    tail.append(0, [block(1, LARGE), block(2, LARGE), block(3, LARGE)]);
     expect(ids(tail.after(0, 1))).toEqual([1]);
-    expect(ids(tail.after(0, 150))).toEqual([1, 2]);
+    expect(ids(tail.after(0, LARGE + 200))).toEqual([1, 2]);
   });
 
   it('ignores what it has, and starts anew behind a hole', () => {
@@ -51,12 +56,34 @@ describe('LogTail', () => {
 
   it('hands out the rest of a block that the cursor is in', () => {
     const tail = new LogTail(0);
-    const bytes = Buffer.from(event(1) + event(2) + event(3));
-    tail.append(0, [{ ...block(3), first: 1, bytes }]);
-    expect(tail.after(1, 1000)).toEqual([
-      { ...block(3), first: 2, bytes: Buffer.from(event(2) + event(3)) },
+    tail.append(0, [{ ...block(3), first: 1, data: event(1) + event(2) + event(3) }]);
+    expect(ids(tail.after(1, 1000))).toEqual([2, 3]);
+    tail.append(2, [{ ...block(4), first: 3, data: Buffer.from(event(3) + event(4)) }]);
+    expect(ids(tail.after(1, 1000))).toEqual([2, 3, 4]);
+    expect(tail.after(3, 1000)).toEqual([{ ...block(4), data: Buffer.from(event(4)) }]);
+  });
+
+  it('gives small blocks as one, of one turn and one kind', () => {
+    const tail = new LogTail(0);
+    const stage = { ...block(3), isOutput: false };
+    tail.append(0, [block(1), block(2), stage, { ...block(4), turn: 2 }, { ...block(5), turn: 2 }]);
+    expect(tail.after(0, 1000)).toMatchObject([
+      { first: 1, last: 2, turn: 1, isOutput: true },
+      { first: 3, last: 3, isOutput: false },
+      { first: 4, last: 5, turn: 2 },
     ]);
-    tail.append(2, [{ ...block(4), first: 3, bytes: Buffer.from(event(3) + event(4)) }]);
-    expect(tail.after(3, 1000)).toEqual([block(4)]);
+  });
+
+  it('leaves what it has handed out as it was', () => {
+    const tail = new LogTail(0);
+    const text = (id: number) => `id: ${id}\ndata: "äöü 😀 ${id}"\n\n`;
+    const handed: [Block, string][] = [];
+    for (let id = 1; id <= 2_000; id += 1) {
+      tail.append(id - 1, [{ ...block(id), data: text(id) }]);
+      const [only] = tail.after(id - 1, 1000);
+      if (only) handed.push([only, text(id)]);
+    }
+    for (const [{ data }, expected] of handed) expect(data.toString()).toBe(expected);
+    expect(handed).toHaveLength(2_000);
   });
 });

@@ -1,15 +1,20 @@
-import { type Block, blockAfter } from './frames.js';
+import { type Block, blockAfter, firstIdIn } from './frames.js';
 
 const MAX_BYTES = 1024 * 1024;
-const MAX_BLOCKS = 4096;
+/** What a slab holds at most, unless a single block is larger. */
+const SLAB_BYTES = 64 * 1024;
+const FIRST_SLAB_BYTES = 1024;
 
 /**
- * The last blocks of one session's log, in memory: all events with `from < id <= tip`, without a hole. Bounded; what no
- * longer fits is in the database.
+ * The last events of one session's log, in memory: all with `from < id <= tip`, without a hole. Bounded; what no longer
+ * fits is in the database. They lie one behind the other in slabs, so that who is far behind is sent a few large pieces
+ * and who is at the tip the last bytes of one: always views of the same memory.
  */
 export class LogTail {
-  private blocks: Block[] = [];
+  private slabs: Slab[] = [];
   private bytes = 0;
+  /** Most streams are at the same place and ask for the same. */
+  private last: { cursor: number; limit: number; blocks: readonly Block[] } | undefined;
 
   constructor(
     private from: number,
@@ -21,64 +26,126 @@ export class LogTail {
   }
 
   /**
-   * Takes rows that follow the row `after`. When that is not the tip, rows in between were missed, and the tail starts
+   * Takes blocks that follow the row `after`. When that is not the tip, rows in between were missed, and the tail starts
    * anew behind the hole.
    */
   append(after: number, blocks: readonly Block[]): void {
     if (after > this.tip) {
-      this.blocks = [];
+      this.slabs = [];
       this.bytes = 0;
       this.from = after;
     }
     for (const block of blocks) {
       if (block.last <= this.tip) continue;
       const fresh = blockAfter(block, this.tip);
-      this.blocks.push(fresh);
-      this.bytes += fresh.bytes.length;
+      const open = this.slabs.at(-1);
+      if (!open?.take(fresh)) this.slabs.push(new Slab(fresh));
+      this.bytes += Buffer.byteLength(fresh.data);
       this.tip = fresh.last;
     }
+    this.last = undefined;
     this.trim();
   }
 
   /** What comes after the cursor, oldest first, up to about `maxBytes` but at least one block. The cursor must be covered. */
-  after(cursor: number, maxBytes: number): Block[] {
-    const found: Block[] = [];
+  after(cursor: number, maxBytes: number): readonly Block[] {
+    const { last } = this;
+    if (last?.cursor === cursor && last.limit === maxBytes) return last.blocks;
+    const blocks: Block[] = [];
     let size = 0;
-    for (let index = this.firstAfter(cursor); index < this.blocks.length; index += 1) {
-      const block = this.blocks[index];
+    for (let index = this.firstAfter(cursor); index < this.slabs.length; index += 1) {
+      const block = this.slabs[index]?.after(cursor);
       if (!block || (size > 0 && size >= maxBytes)) break;
-      found.push(found.length === 0 ? blockAfter(block, cursor) : block);
-      size += block.bytes.length;
+      blocks.push(block);
+      size += block.data.length;
     }
-    return found;
+    this.last = { cursor, limit: maxBytes, blocks };
+    return blocks;
   }
 
   private firstAfter(cursor: number): number {
-    let low = 0;
-    let high = this.blocks.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if ((this.blocks[middle]?.last ?? Infinity) <= cursor) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+    return firstIndex(this.slabs.length, (index) => (this.slabs[index]?.last ?? Infinity) > cursor);
   }
 
   private trim(): void {
     let drop = 0;
     // Dropping half at a time keeps the cost of a block constant.
-    if (this.bytes > MAX_BYTES || this.blocks.length > MAX_BLOCKS) {
-      while (
-        drop < this.blocks.length - 1 &&
-        (this.bytes > MAX_BYTES / 2 || this.blocks.length - drop > MAX_BLOCKS / 2)
-      ) {
-        this.bytes -= this.blocks[drop]?.bytes.length ?? 0;
+    if (this.bytes > MAX_BYTES) {
+      while (drop < this.slabs.length - 1 && this.bytes > MAX_BYTES / 2) {
+        this.bytes -= this.slabs[drop]?.size ?? 0;
         drop += 1;
       }
     }
     if (drop > 0) {
-      this.from = this.blocks[drop - 1]?.last ?? this.from;
-      this.blocks = this.blocks.slice(drop);
+      this.from = this.slabs[drop - 1]?.last ?? this.from;
+      this.slabs = this.slabs.slice(drop);
     }
   }
+}
+
+/** Events that follow each other, all of one turn and one kind. Bytes are only ever added, so views of it stay right. */
+class Slab {
+  private buffer: Buffer;
+  size = 0;
+  last: number;
+  /** Where the blocks ended of which it was made: their last ids, and the bytes up to there. */
+  private readonly ids: number[] = [];
+  private readonly ends: number[] = [];
+
+  private readonly turn: number;
+  private readonly isOutput: boolean;
+
+  constructor(first: Block) {
+    this.turn = first.turn;
+    this.isOutput = first.isOutput;
+    this.last = first.last;
+    const bytes = Buffer.byteLength(first.data);
+    this.buffer = Buffer.allocUnsafeSlow(Math.max(FIRST_SLAB_BYTES, bytes));
+    this.add(first);
+  }
+
+  /** @returns false when the block does not belong here, or there is no more room. */
+  take(block: Block): boolean {
+    if (block.turn !== this.turn || block.isOutput !== this.isOutput) return false;
+    const size = this.size + Buffer.byteLength(block.data);
+    if (size > SLAB_BYTES) return false;
+    if (size > this.buffer.length) {
+      const larger = Math.min(SLAB_BYTES, Math.max(size, this.buffer.length * 4));
+      const buffer = Buffer.allocUnsafeSlow(larger);
+      this.buffer.copy(buffer, 0, 0, this.size);
+      this.buffer = buffer;
+    }
+    this.add(block);
+    return true;
+  }
+
+  /** What comes after the cursor, which is below the last id. */
+  after(cursor: number): Block {
+    const index = firstIndex(this.ids.length, (at) => (this.ids[at] ?? Infinity) > cursor);
+    const data = this.buffer.subarray(this.ends[index - 1] ?? 0, this.size);
+    const { turn, isOutput } = this;
+    return blockAfter({ first: firstIdIn(data), last: this.last, turn, isOutput, data }, cursor);
+  }
+
+  private add({ data, last }: Block): void {
+    this.size +=
+      typeof data === 'string'
+        ? this.buffer.write(data, this.size)
+        : data.copy(this.buffer, this.size);
+    this.ids.push(last);
+    this.ends.push(this.size);
+    this.last = last;
+  }
+}
+
+/** The first index below `count` for which `isBehind` holds, which holds for all after it; else `count`. */
+function firstIndex(count: number, isBehind: (index: number) => boolean): number {
+  let low = 0;
+  let high = count;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (isBehind(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }

@@ -20,8 +20,8 @@ function fakeLog() {
 }
 
 const idsOf = async (feed: SessionFeed, cursor: number) =>
-  (await feed.read(cursor)).flatMap(({ bytes }) =>
-    [...bytes.toString().matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id)),
+  (await feed.read(cursor)).flatMap(({ data }) =>
+    [...data.toString().matchAll(/^id: (\d+)$/gm)].map(([, id]) => Number(id)),
   );
 
 describe('SessionFeed', () => {

@@ -113,7 +113,7 @@ export class SessionFeed {
       const rows = await this.page(after);
       const blocks = blocksOf(rows);
       tail.append(after, blocks);
-      const bytes = blocks.reduce((sum, block) => sum + block.bytes.length, 0);
+      const bytes = blocks.reduce((sum, { data }) => sum + data.length, 0);
       if (rows.length < PAGE_ROWS && bytes < PAGE_BYTES) return;
     }
   }

@@ -1,36 +1,49 @@
-import { Readable } from 'node:stream';
+import type { Writable } from 'node:stream';
 import { type Block, encodeEvent, HEARTBEAT } from '../event-log/frames.js';
+import type { FeedHub } from '../event-log/feed-hub.js';
 import type { FeedListener, SessionFeed } from '../event-log/session-feed.js';
-import type { StreamStart, StreamState } from '../sessions/stream-states.repository.js';
+import type {
+  StreamStart,
+  StreamState,
+  StreamStates,
+} from '../sessions/stream-states.repository.js';
 import type { StartEvent, TurnStartEvent } from './dto/session-event.dto.js';
 import type { StreamFigures } from './stream-figures.js';
 import { staleEvent, terminalEventOf } from './terminal-event.js';
 
-const BUFFER_BYTES = 64 * 1024;
-/** A page of at least this many bytes is likely to be followed by another one, which is read while this one is sent. */
-const READ_AHEAD_BYTES = 128 * 1024;
+/** A page of at least so much is likely to be followed by another one, which is read while this one is sent. */
+const READ_AHEAD_SIZE = 128 * 1024;
 const RETRY_MS = 500;
 
-export interface EventStreamOptions {
+/** What the streams of a process share. */
+export interface StreamContext {
+  hub: FeedHub;
+  states: StreamStates;
+  figures: StreamFigures;
+  staleAfterSeconds: number;
+  /** Told once, when a stream's connection is gone. */
+  closed(stream: EventStream): void;
+}
+
+/** Which stream it is. */
+export interface StreamRequest {
   sessionId: string;
   /** The id of the last event that the client has had. */
   cursor: number;
   start: StreamStart;
-  staleAfterSeconds: number;
-  /** Joins the session's feed; from then on the listener is woken. */
-  join(listener: FeedListener): SessionFeed;
-  leave(feed: SessionFeed, listener: FeedListener): void;
-  state(): Promise<StreamState | undefined>;
-  figures: StreamFigures;
 }
 
 /**
  * One client's stream: a cursor that is moved along the session's log, first through what is stored, then live, until
- * the turn that was current when it connected has ended. Reads only what the client takes, in whole events.
+ * the turn that was current when it connected has ended. Reads only what the client takes, in whole events. While there
+ * is nothing to send nothing runs, and no buffer is held.
  */
-export class EventStream extends Readable implements FeedListener {
+export class EventStream implements FeedListener {
   private readonly feed: SessionFeed;
+  private readonly first: StartEvent;
   private readonly turn: number;
+  /** How often the session had been reported stale when the stream began. */
+  private readonly staleCount: number;
   private cursor: number;
   /** What comes after the cursor, asked for before the client wanted it. */
   private ahead: Promise<readonly Block[]> | undefined;
@@ -39,87 +52,88 @@ export class EventStream extends Readable implements FeedListener {
   private state: StreamState | undefined;
   private stateIsOld = true;
   private woken = false;
-  private sleeping: (() => void) | undefined;
-  /** The client has room for more. */
-  private wanted = false;
   private pumping = false;
+  /** Goes on with what waits for the client to take more, or for a moment to have passed. */
+  private goOn: (() => void) | undefined;
   private finished = false;
   /** Since when the client has had enough, if it has; by the monotonic clock, milliseconds. */
   pausedSince: number | undefined;
   /** When something was last sent; by the monotonic clock, milliseconds. */
   lastSentAt = performance.now();
 
-  constructor(private readonly options: EventStreamOptions) {
-    super({ highWaterMark: BUFFER_BYTES });
-    const { start, sessionId } = options;
+  /** @param out where it is sent: a response whose head is written, say. The stream ends it. */
+  constructor(
+    private readonly out: Writable,
+    private readonly context: StreamContext,
+    { sessionId, cursor, start }: StreamRequest,
+  ) {
     this.turn = start.turn;
     // A cursor beyond the log would make the client miss what comes.
-    this.cursor = Math.min(options.cursor, start.lastId);
+    this.cursor = Math.min(cursor, start.lastId);
     this.announcedTurn = start.announcedTurn;
-    this.feed = options.join(this);
-    const first: StartEvent = { type: 'start', provider: start.provider, session_id: sessionId };
-    this.send(encodeEvent(first), 1);
+    this.staleCount = start.staleCount;
+    this.first = { type: 'start', provider: start.provider, session_id: sessionId };
+    this.feed = context.hub.join(sessionId, this);
+  }
+
+  /** Sends what there is, and from now on what comes. */
+  begin(): void {
+    this.out.on('drain', () => this.goOn?.());
+    this.out.once('close', () => {
+      this.leave();
+      this.context.closed(this);
+    });
+    this.send(encodeEvent(this.first), 1);
+    this.run();
   }
 
   wake(stateChanged: boolean): void {
     if (stateChanged) this.stateIsOld = true;
     this.woken = true;
-    this.sleeping?.();
+    this.run();
   }
 
   /** Says that the connection is alive, unless the client is behind anyway. */
   beat(): void {
-    if (!this.finished && this.readableLength === 0) this.send(HEARTBEAT, 0);
+    if (!this.finished && this.out.writableLength === 0) this.send(HEARTBEAT, 0);
   }
 
   /** Ends the stream between two events; the client resumes elsewhere. */
   endNow(): void {
     if (this.finished) return;
     this.leave();
-    this.push(null);
-  }
-
-  override _read(): void {
-    this.wanted = true;
-    this.pausedSince = undefined;
-    if (this.pumping) return;
-    this.pumping = true;
-    this.pump().catch((error: Error) => this.destroy(error));
-  }
-
-  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
-    this.leave();
-    callback(error);
+    this.out.end();
   }
 
   private leave(): void {
+    if (this.finished) return;
     this.finished = true;
-    this.options.leave(this.feed, this);
-    this.sleeping?.();
+    this.context.hub.leave(this.feed, this);
+    this.goOn?.();
   }
 
-  /** Moves on until the client has enough for now. */
+  private run(): void {
+    if (this.pumping || this.finished) return;
+    this.pumping = true;
+    this.pump().catch((error: Error) => this.out.destroy(error));
+  }
+
+  /** Moves on until there is nothing new. */
   private async pump(): Promise<void> {
     while (!this.finished) {
       this.woken = false;
       const blocks = await this.readOn();
       if (this.finished) return;
       if (blocks === undefined) {
-        await this.sleep(RETRY_MS);
+        await this.pause(RETRY_MS);
       } else if (blocks.length > 0) {
-        this.wanted = false;
-        const bytes = this.join(blocks);
-        if (bytes.length >= READ_AHEAD_BYTES) this.readAhead();
-        if (!this.send(bytes, eventsIn(blocks)) && !this.wanted) {
-          this.pumping = false;
-          this.pausedSince = performance.now();
-          this.options.figures.pauses += 1;
-          return;
-        }
+        this.sendBlocks(blocks);
+        if (this.out.writableNeedDrain) await this.untilTaken();
       } else if (!this.finish() && !this.woken && !this.stateIsOld) {
-        await this.sleep();
+        break;
       }
     }
+    this.pumping = false;
   }
 
   /** @returns the next blocks, none when there is nothing new, `undefined` when the database did not answer. */
@@ -127,7 +141,7 @@ export class EventStream extends Readable implements FeedListener {
     try {
       if (this.stateIsOld) {
         this.stateIsOld = false;
-        const state = await this.options.state();
+        const state = await this.context.states.ofTurnUnscoped(this.feed.sessionId, this.turn);
         if (!state) {
           this.endNow();
           return undefined;
@@ -150,24 +164,25 @@ export class EventStream extends Readable implements FeedListener {
     }
   }
 
+  private sendBlocks(blocks: readonly Block[]): void {
+    let size = 0;
+    for (const { first, last, turn, isOutput, data } of blocks) {
+      if (isOutput && turn > this.announcedTurn) {
+        this.announcedTurn = turn;
+        const begin: TurnStartEvent = { type: 'turn_start', id: first, turn };
+        this.send(encodeEvent(begin), 1);
+      }
+      // Ids have no gaps within a turn.
+      this.send(data, last - first + 1);
+      this.cursor = last;
+      size += data.length;
+    }
+    if (size >= READ_AHEAD_SIZE) this.readAhead();
+  }
+
   private readAhead(): void {
     this.ahead = this.feed.read(this.cursor);
     this.ahead.catch(() => undefined);
-  }
-
-  private join(blocks: readonly Block[]): Buffer {
-    const parts: Buffer[] = [];
-    for (const { first, last, turn, isOutput, bytes } of blocks) {
-      if (isOutput && turn > this.announcedTurn) {
-        this.announcedTurn = turn;
-        this.options.figures.events += 1;
-        const begin: TurnStartEvent = { type: 'turn_start', id: first, turn };
-        parts.push(encodeEvent(begin));
-      }
-      parts.push(bytes);
-      this.cursor = last;
-    }
-    return parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts);
   }
 
   /** Sends the terminal event if it is time. Only called when all rows up to now were sent. */
@@ -175,8 +190,8 @@ export class EventStream extends Readable implements FeedListener {
     const { state } = this;
     if (!state || this.stateIsOld) return false;
     const stale =
-      state.status === 'running' && state.staleCount > this.options.start.staleCount
-        ? staleEvent(this.cursor, this.options.staleAfterSeconds)
+      state.status === 'running' && state.staleCount > this.staleCount
+        ? staleEvent(this.cursor, this.context.staleAfterSeconds)
         : undefined;
     const event = terminalEventOf(state, this.turn, this.cursor) ?? stale;
     if (!event) return false;
@@ -185,27 +200,33 @@ export class EventStream extends Readable implements FeedListener {
     return true;
   }
 
-  private send(bytes: Buffer, events: number): boolean {
-    const { figures } = this.options;
+  private send(data: string | Buffer, events: number): void {
+    const { figures } = this.context;
     figures.events += events;
-    figures.bytes += bytes.length;
+    figures.bytes += typeof data === 'string' ? Buffer.byteLength(data) : data.length;
     this.lastSentAt = performance.now();
-    return this.push(bytes);
+    this.out.write(data);
   }
 
-  private async sleep(limitMs?: number): Promise<void> {
+  /** Until the client has taken what it was sent. */
+  private async untilTaken(): Promise<void> {
+    // What the system takes off us at once is no reason to wait; and others want to be served in between.
+    await new Promise(setImmediate);
+    if (!this.out.writableNeedDrain || this.finished) return;
+    this.pausedSince = performance.now();
+    this.context.figures.pauses += 1;
+    await this.pause();
+    this.pausedSince = undefined;
+  }
+
+  private async pause(limitMs?: number): Promise<void> {
     await new Promise<void>((resolve) => {
       const timer = limitMs === undefined ? undefined : setTimeout(resolve, limitMs);
-      this.sleeping = () => {
+      this.goOn = () => {
         clearTimeout(timer);
         resolve();
       };
     });
-    this.sleeping = undefined;
+    this.goOn = undefined;
   }
-}
-
-/** Ids have no gaps within a turn. */
-function eventsIn(blocks: readonly Block[]): number {
-  return blocks.reduce((sum, { first, last }) => sum + last - first + 1, 0);
 }

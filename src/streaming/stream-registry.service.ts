@@ -17,6 +17,8 @@ export class StreamRegistry implements OnApplicationBootstrap, BeforeApplication
   private readonly streams = new Set<EventStream>();
   private timer: NodeJS.Timeout | undefined;
   private closing = false;
+  /** The last stream has gone. */
+  private empty: (() => void) | undefined;
   readonly figures = new StreamFigures();
 
   constructor(
@@ -61,24 +63,25 @@ export class StreamRegistry implements OnApplicationBootstrap, BeforeApplication
   async beforeApplicationShutdown(): Promise<void> {
     this.closing = true;
     clearInterval(this.timer);
-    const closed = [...this.streams].map(
-      (stream) => new Promise((resolve) => stream.once('close', resolve)),
-    );
     for (const stream of this.streams) stream.endNow();
+    if (this.streams.size === 0) return;
     // What is on its way to a client that reads arrives; one that does not read is not waited for.
-    let limit: NodeJS.Timeout | undefined;
-    await Promise.race([
-      Promise.all(closed),
-      new Promise((resolve) => {
-        limit = setTimeout(resolve, LAST_FRAMES_LIMIT_MS);
-      }),
-    ]);
-    clearTimeout(limit);
+    await new Promise<void>((resolve) => {
+      const limit = setTimeout(resolve, LAST_FRAMES_LIMIT_MS);
+      this.empty = () => {
+        clearTimeout(limit);
+        resolve();
+      };
+    });
   }
 
   add(stream: EventStream): void {
     this.streams.add(stream);
-    stream.once('close', () => this.streams.delete(stream));
     if (this.closing) stream.endNow();
+  }
+
+  remove(stream: EventStream): void {
+    this.streams.delete(stream);
+    if (this.streams.size === 0) this.empty?.();
   }
 }

@@ -1,3 +1,4 @@
+import type { OutgoingHttpHeaders } from 'node:http';
 import { Controller, Get, Param, Query, Req, Res } from '@nestjs/common';
 import { ApiHeader, ApiQuery, ApiResponse, ApiTags, getSchemaPath } from '@nestjs/swagger';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -87,13 +88,15 @@ export class StreamingController {
     @Res() reply: FastifyReply,
   ): Promise<void> {
     const cursor = readCursor(request.headers['last-event-id'], since);
-    const stream = await this.streaming.open(userId, id, cursor);
-    await reply
-      .headers({
-        'content-type': 'text/event-stream',
-        'cache-control': 'no-cache',
-        'x-accel-buffering': 'no',
-      })
-      .send(stream);
+    const found = await this.streaming.find(userId, id, cursor);
+    reply.headers({
+      'content-type': 'text/event-stream',
+      'cache-control': 'no-cache',
+      'x-accel-buffering': 'no',
+    });
+    // The stream writes to the connection itself: nothing between them that would hold memory for each one.
+    reply.hijack();
+    reply.raw.writeHead(200, reply.getHeaders() as OutgoingHttpHeaders);
+    this.streaming.begin(reply.raw, found);
   }
 }

@@ -1,3 +1,4 @@
+import { PassThrough } from 'node:stream';
 import { EventEmitter2 } from '@nestjs/event-emitter';
 import { notFound, unauthorized } from '../../common/errors.js';
 import { DatabaseUrl } from '../../database/database-url.js';
@@ -6,7 +7,7 @@ import { Doorbell } from '../../event-log/doorbell.js';
 import { EventLogRepository } from '../../event-log/event-log.repository.js';
 import { FeedHub } from '../../event-log/feed-hub.js';
 import { StreamStates } from '../../sessions/stream-states.repository.js';
-import { EventStream } from '../../streaming/event-stream.js';
+import { EventStream, type StreamContext } from '../../streaming/event-stream.js';
 import { StreamFigures } from '../../streaming/stream-figures.js';
 import { Unreachable } from '../exit-codes.js';
 import type { OperatorDatabase } from '../operator-database.js';
@@ -56,21 +57,21 @@ export function databaseSource(
   const doorbell = new Doorbell(new EventEmitter2(), notifications);
   const hub = new FeedHub(doorbell, new EventLogRepository(sql, config));
   const states = new StreamStates(sql);
+  const context: StreamContext = {
+    hub,
+    states,
+    figures: new StreamFigures(),
+    staleAfterSeconds: config.staleAfterSeconds,
+    closed: () => undefined,
+  };
   for (const part of [doorbell, hub, notifications]) part.onModuleInit();
   return {
     async *open(cursor) {
       const start = await states.connect(session.userId, session.id, cursor);
       if (!start) throw notFound('The session has been deleted');
-      yield* new EventStream({
-        sessionId: session.id,
-        cursor,
-        start,
-        staleAfterSeconds: config.staleAfterSeconds,
-        join: (listener) => hub.join(session.id, listener),
-        leave: (feed, listener) => hub.leave(feed, listener),
-        state: () => states.ofTurnUnscoped(session.id, start.turn),
-        figures: new StreamFigures(),
-      });
+      const out = new PassThrough();
+      new EventStream(out, context, { sessionId: session.id, cursor, start }).begin();
+      yield* out;
     },
     close: async () => {
       hub.onApplicationShutdown();
