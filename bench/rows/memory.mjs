@@ -24,11 +24,12 @@ export async function open({ say, tiny, profile }) {
   const reader = await startReader();
   const service = await startSourceService({ profile });
   const { 'bare-node': bare } = await available(['bare-node'], say);
-  await service.allow(messages);
+  await service.allow(0);
   const id = await service.source(100_000_000);
   const watcher = await startReader();
   const stream = service.stream(id);
   await watcher.call('openEach', { targets: [stream], ids: true });
+  await service.allow(messages);
   for (let seen = 0; seen < messages;) ({ messages: seen } = await watcher.call('look'));
   const body = await capture(stream, messages);
   await bare.slabs(body);

@@ -3,11 +3,13 @@ import { isUuid } from '../common/uuid.js';
 import { Sql } from '../database/sql.js';
 import type { SessionStatus } from './session-transitions.js';
 
+const STATE_COLUMNS = `
+  s.status AS "sessionStatus", s.current_turn AS "currentTurn", t.status, t.exit_code AS "exitCode",
+  t.error, t.stale_count AS "staleCount", t.last_log_id AS "lastId"`;
 const CONNECT = {
   name: 'streams-connect',
   text: `
-    SELECT s.provider, s.current_turn AS "turn", t.last_log_id AS "lastId",
-      t.stale_count AS "staleCount",
+    SELECT s.provider, ${STATE_COLUMNS},
       coalesce((SELECT max(o.turn_number) FROM turns o
         WHERE o.session_id = s.id AND o.first_output_id <= $3), 0) AS "announcedTurn"
     FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_number = s.current_turn
@@ -16,8 +18,7 @@ const CONNECT = {
 const STATE = {
   name: 'streams-state',
   text: `
-    SELECT s.status AS "sessionStatus", s.current_turn AS "currentTurn", t.status, t.exit_code AS "exitCode",
-      t.error, t.stale_count AS "staleCount", t.last_log_id AS "lastId"
+    SELECT ${STATE_COLUMNS}
     FROM sessions s JOIN turns t ON t.session_id = s.id AND t.turn_number = $2
     WHERE s.id = $1`,
 };
@@ -25,14 +26,10 @@ const STATE = {
 /** Where a session stands when a stream connects. */
 export interface StreamStart {
   provider: string;
-  /** The latest turn: the stream ends with it. */
-  turn: number;
-  /** The id of the session's last row. */
-  lastId: number;
-  /** How many stale notices the turn has had. */
-  staleCount: number;
   /** The last turn whose `turn_start` a client with this cursor has had; 0 for none. */
   announcedTurn: number;
+  /** Of the latest turn: the stream ends with it. */
+  state: StreamState;
 }
 
 /** Where the turn that a stream follows stands. */
@@ -47,6 +44,8 @@ export interface StreamState {
   lastId: number;
 }
 
+type ConnectRow = StreamState & { provider: string; announcedTurn: number };
+
 /** What streams need to know of a session besides its log. */
 @Injectable()
 export class StreamStates {
@@ -59,12 +58,10 @@ export class StreamStates {
     cursor: number,
   ): Promise<StreamStart | undefined> {
     if (!isUuid(sessionId)) return undefined;
-    const rows = await this.sql.query<StreamStart & Record<string, unknown>>(CONNECT, [
-      sessionId,
-      userId,
-      cursor,
-    ]);
-    return rows[0];
+    const [row] = await this.sql.query<ConnectRow>(CONNECT, [sessionId, userId, cursor]);
+    if (!row) return undefined;
+    const { provider, announcedTurn, ...state } = row;
+    return { provider, announcedTurn, state };
   }
 
   /** @returns `undefined` when the session has been deleted. */

@@ -25,14 +25,6 @@ export interface StreamContext {
   closed(stream: EventStream): void;
 }
 
-/** Which stream it is. */
-export interface StreamRequest {
-  sessionId: string;
-  /** The id of the last event that the client has had. */
-  cursor: number;
-  start: StreamStart;
-}
-
 /**
  * One client's stream: a cursor that is moved along the session's log, first through what is stored, then live, until
  * the turn that was current when it connected has ended. Reads only what the client takes, in whole events. While there
@@ -40,50 +32,93 @@ export interface StreamRequest {
  */
 export class EventStream implements FeedListener {
   private readonly feed: SessionFeed;
-  private readonly first: StartEvent;
-  private readonly turn: number;
+  private out: Writable | undefined;
+  private provider = '';
+  private turn = 0;
+  private announcedTurn = 0;
   /** How often the session had been reported stale when the stream began. */
-  private readonly staleCount: number;
-  private cursor: number;
+  private staleCount = 0;
   /** What comes after the cursor, asked for before the client wanted it. */
   private ahead: Promise<readonly Block[]> | undefined;
-  private announcedTurn: number;
   /** Looked at before rows are read: what it says has ended has all its rows in the log. */
   private state: StreamState | undefined;
-  private stateIsOld = true;
+  private stateIsOld = false;
   private woken = false;
-  private pumping = false;
+  /** Not before it has begun. */
+  private pumping = true;
   /** Goes on with what waits for the client to take more, or for a moment to have passed. */
   private goOn: (() => void) | undefined;
   private finished = false;
   /** Since when the client has had enough, if it has; by the monotonic clock, milliseconds. */
   pausedSince: number | undefined;
   /** When something was last sent; by the monotonic clock, milliseconds. */
-  lastSentAt = performance.now();
+  lastSentAt = 0;
 
-  /** @param out where it is sent: a response whose head is written, say. The stream ends it. */
-  constructor(
-    private readonly out: Writable,
+  private constructor(
     private readonly context: StreamContext,
-    { sessionId, cursor, start }: StreamRequest,
+    sessionId: string,
+    private cursor: number,
   ) {
-    this.turn = start.turn;
-    // A cursor beyond the log would make the client miss what comes.
-    this.cursor = Math.min(cursor, start.lastId);
-    this.announcedTurn = start.announcedTurn;
-    this.staleCount = start.staleCount;
-    this.first = { type: 'start', provider: start.provider, session_id: sessionId };
     this.feed = context.hub.join(sessionId, this);
   }
 
-  /** Sends what there is, and from now on what comes. */
-  begin(): void {
-    this.out.on('drain', () => this.goOn?.());
-    this.out.once('close', () => {
+  /**
+   * Looks up what the stream begins with. It has to be begun.
+   * @param cursor the id of the last event that the client has had.
+   * @returns `undefined` for a session that does not exist or is not this user's.
+   */
+  static async open(
+    context: StreamContext,
+    userId: string,
+    sessionId: string,
+    cursor: number,
+  ): Promise<EventStream | undefined> {
+    // It listens before it looks: what it sees holds until it is told otherwise.
+    const stream = new EventStream(context, sessionId, cursor);
+    try {
+      const start = await context.states.connect(userId, sessionId, cursor);
+      if (start) return stream.startFrom(start);
+    } catch (error) {
+      stream.leave();
+      throw error;
+    }
+    stream.leave();
+    return undefined;
+  }
+
+  private startFrom({ provider, announcedTurn, state }: StreamStart): this {
+    this.provider = provider;
+    this.turn = state.currentTurn;
+    this.announcedTurn = announcedTurn;
+    this.staleCount = state.staleCount;
+    // A cursor beyond the log would make the client miss what comes.
+    this.cursor = Math.min(this.cursor, state.lastId);
+    this.see(state);
+    return this;
+  }
+
+  /**
+   * Sends what there is, and from now on what comes.
+   * @param out where to: a response whose head is written, say. The stream ends it.
+   */
+  begin(out: Writable): void {
+    // A client that left while its session was looked up is not told of again.
+    if (this.finished || out.destroyed) {
+      this.leave();
+      out.end();
+      this.context.closed(this);
+      return;
+    }
+    this.out = out;
+    out.on('drain', () => this.goOn?.());
+    out.once('close', () => {
       this.leave();
       this.context.closed(this);
     });
-    this.send(encodeEvent(this.first), 1);
+    const { provider, feed } = this;
+    const first: StartEvent = { type: 'start', provider, session_id: feed.sessionId };
+    this.send(encodeEvent(first), 1);
+    this.pumping = false;
     this.run();
   }
 
@@ -95,14 +130,14 @@ export class EventStream implements FeedListener {
 
   /** Says that the connection is alive, unless the client is behind anyway. */
   beat(): void {
-    if (!this.finished && this.out.writableLength === 0) this.send(HEARTBEAT, 0);
+    if (!this.finished && this.out?.writableLength === 0) this.send(HEARTBEAT, 0);
   }
 
   /** Ends the stream between two events; the client resumes elsewhere. */
   endNow(): void {
     if (this.finished) return;
     this.leave();
-    this.out.end();
+    this.out?.end();
   }
 
   private leave(): void {
@@ -115,7 +150,7 @@ export class EventStream implements FeedListener {
   private run(): void {
     if (this.pumping || this.finished) return;
     this.pumping = true;
-    this.pump().catch((error: Error) => this.out.destroy(error));
+    this.pump().catch((error: Error) => this.out?.destroy(error));
   }
 
   /** Moves on until there is nothing new. */
@@ -128,7 +163,7 @@ export class EventStream implements FeedListener {
         await this.pause(RETRY_MS);
       } else if (blocks.length > 0) {
         this.sendBlocks(blocks);
-        if (this.out.writableNeedDrain) await this.untilTaken();
+        if (this.out?.writableNeedDrain) await this.untilTaken();
       } else if (!this.finish() && !this.woken && !this.stateIsOld) {
         break;
       }
@@ -146,11 +181,11 @@ export class EventStream implements FeedListener {
           this.endNow();
           return undefined;
         }
-        this.state = state;
-        this.feed.expect(state.lastId);
+        this.see(state);
       }
       const ahead = await this.ahead;
       this.ahead = undefined;
+      if (this.isAtTheEnd()) return [];
       // That there was nothing says nothing: it may have been asked before the state was.
       const blocks = ahead?.length ? ahead : await this.feed.read(this.cursor);
       // A prompt may have queued a further turn since: this stream ends with its own.
@@ -162,6 +197,17 @@ export class EventStream implements FeedListener {
       this.ahead = undefined;
       return undefined;
     }
+  }
+
+  private see(state: StreamState): void {
+    this.state = state;
+    this.feed.expect(state.lastId);
+  }
+
+  /** The turn has ended, and its last row was sent. */
+  private isAtTheEnd(): boolean {
+    const { state, turn, cursor } = this;
+    return state !== undefined && cursor >= state.lastId && !!terminalEventOf(state, turn, cursor);
   }
 
   private sendBlocks(blocks: readonly Block[]): void {
@@ -205,14 +251,14 @@ export class EventStream implements FeedListener {
     figures.events += events;
     figures.bytes += typeof data === 'string' ? Buffer.byteLength(data) : data.length;
     this.lastSentAt = performance.now();
-    this.out.write(data);
+    this.out?.write(data);
   }
 
   /** Until the client has taken what it was sent. */
   private async untilTaken(): Promise<void> {
     // What the system takes off us at once is no reason to wait; and others want to be served in between.
     await new Promise(setImmediate);
-    if (!this.out.writableNeedDrain || this.finished) return;
+    if (!this.out?.writableNeedDrain || this.finished) return;
     this.pausedSince = performance.now();
     this.context.figures.pauses += 1;
     await this.pause();

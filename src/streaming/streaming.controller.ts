@@ -88,7 +88,7 @@ export class StreamingController {
     @Res() reply: FastifyReply,
   ): Promise<void> {
     const cursor = readCursor(request.headers['last-event-id'], since);
-    const found = await this.streaming.find(userId, id, cursor);
+    const stream = await this.streaming.open(userId, id, cursor);
     reply.headers({
       'content-type': 'text/event-stream',
       'cache-control': 'no-cache',
@@ -97,6 +97,6 @@ export class StreamingController {
     // The stream writes to the connection itself: nothing between them that would hold memory for each one.
     reply.hijack();
     reply.raw.writeHead(200, reply.getHeaders() as OutgoingHttpHeaders);
-    this.streaming.begin(reply.raw, found);
+    this.streaming.begin(stream, reply.raw);
   }
 }

@@ -4,7 +4,7 @@ import { notFound } from '../common/errors.js';
 import { AppConfig } from '../config/app-config.js';
 import { FeedHub } from '../event-log/feed-hub.js';
 import { StreamStates } from '../sessions/stream-states.repository.js';
-import { EventStream, type StreamContext, type StreamRequest } from './event-stream.js';
+import { EventStream, type StreamContext } from './event-stream.js';
 import { StreamRegistry } from './stream-registry.service.js';
 
 /** Opens streams. */
@@ -13,8 +13,8 @@ export class StreamingService {
   private readonly context: StreamContext;
 
   constructor(
-    private readonly states: StreamStates,
     private readonly registry: StreamRegistry,
+    states: StreamStates,
     hub: FeedHub,
     config: AppConfig,
   ) {
@@ -28,21 +28,18 @@ export class StreamingService {
   }
 
   /**
-   * Looks up what a stream begins with.
+   * @returns a stream that has yet to begin.
    * @throws Refusal 404.
    */
-  async find(userId: string, sessionId: string, cursor: number): Promise<StreamRequest> {
-    const start = await this.states.connect(userId, sessionId, cursor);
-    if (!start) throw notFound('Session not found');
-    return { sessionId, cursor, start };
+  async open(userId: string, sessionId: string, cursor: number): Promise<EventStream> {
+    const stream = await EventStream.open(this.context, userId, sessionId, cursor);
+    if (!stream) throw notFound('Session not found');
+    return stream;
   }
 
   /** Begins a stream on a response whose head is written. */
-  begin(out: ServerResponse, request: StreamRequest): void {
-    // A client that left while its session was looked up is not told of again.
-    if (out.destroyed) return;
-    const stream = new EventStream(out, this.context, request);
-    stream.begin();
+  begin(stream: EventStream, out: ServerResponse): void {
     this.registry.add(stream);
+    stream.begin(out);
   }
 }

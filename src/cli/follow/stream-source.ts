@@ -67,10 +67,10 @@ export function databaseSource(
   for (const part of [doorbell, hub, notifications]) part.onModuleInit();
   return {
     async *open(cursor) {
-      const start = await states.connect(session.userId, session.id, cursor);
-      if (!start) throw notFound('The session has been deleted');
+      const stream = await EventStream.open(context, session.userId, session.id, cursor);
+      if (!stream) throw notFound('The session has been deleted');
       const out = new PassThrough();
-      new EventStream(out, context, { sessionId: session.id, cursor, start }).begin();
+      stream.begin(out);
       yield* out;
     },
     close: async () => {
