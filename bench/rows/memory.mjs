@@ -19,8 +19,8 @@ export const goals = [
 
 /** As much as a session keeps in memory; the reference has the very same bytes in slabs of 64 KiB. */
 export async function open({ say, tiny, profile }) {
-  const messages = tiny ? 500 : 4_000;
-  const times = tiny ? 5 : 100;
+  const messages = tiny ? 500 : 32_000;
+  const times = tiny ? 5 : 20;
   const reader = await startReader();
   const service = await startSourceService({ profile });
   const { 'bare-node': bare } = await available(['bare-node'], say);

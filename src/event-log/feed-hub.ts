@@ -1,12 +1,14 @@
 import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { Doorbell } from './doorbell.js';
 import { EventLogRepository } from './event-log.repository.js';
+import { TailMemory } from './log-tail.js';
 import { type FeedListener, SessionFeed } from './session-feed.js';
 
 /** The feeds of the sessions that somebody in this process reads; without a reader there is none. */
 @Injectable()
 export class FeedHub implements OnModuleInit, OnApplicationShutdown {
   private readonly feeds = new Map<string, SessionFeed>();
+  private readonly memory = new TailMemory();
   private readonly subscriptions: (() => void)[] = [];
 
   constructor(
@@ -35,7 +37,7 @@ export class FeedHub implements OnModuleInit, OnApplicationShutdown {
   join(sessionId: string, listener: FeedListener): SessionFeed {
     let feed = this.feeds.get(sessionId);
     if (!feed) {
-      feed = new SessionFeed(sessionId, this.log);
+      feed = new SessionFeed(sessionId, this.log, this.memory);
       this.feeds.set(sessionId, feed);
     }
     feed.add(listener);
@@ -46,6 +48,7 @@ export class FeedHub implements OnModuleInit, OnApplicationShutdown {
     feed.remove(listener);
     if (feed.size === 0 && this.feeds.get(feed.sessionId) === feed) {
       this.feeds.delete(feed.sessionId);
+      feed.close();
     }
   }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import type { Block } from './frames.js';
-import { LogTail } from './log-tail.js';
+import { LogTail, TailMemory } from './log-tail.js';
 
 const event = (id: number, size = 10): string => `id: ${id}\ndata: ${'x'.repeat(size)}\n\n`;
 const block = (id: number, size = 10): Block => ({
@@ -19,7 +19,7 @@ const LARGE = 40 * 1024;
 
 describe('LogTail', () => {
   it('hands out what comes after any cursor that it covers', () => {
-    const tail = new LogTail(5);
+    const tail = new LogTail(new TailMemory(), 5);
     tail.append(5, [block(7), block(9), block(12)]);
     expect(tail.covers(4)).toBe(false);
     expect(ids(tail.after(5, 1000))).toEqual([7, 9, 12]);
@@ -28,14 +28,14 @@ describe('LogTail', () => {
   });
 
   it('hands out at least one block, and no more than asked for', () => {
-    const tail = new LogTail(0);
+    const tail = new LogTail(new TailMemory(), 0);
     tail.append(0, [block(1, LARGE), block(2, LARGE), block(3, LARGE)]);
     expect(ids(tail.after(0, 1))).toEqual([1]);
     expect(ids(tail.after(0, LARGE + 200))).toEqual([1, 2]);
   });
 
   it('ignores what it has, and starts anew behind a hole', () => {
-    const tail = new LogTail(0);
+    const tail = new LogTail(new TailMemory(), 0);
     tail.append(0, [block(1), block(2)]);
     tail.append(0, [block(1), block(2), block(3)]);
     expect(ids(tail.after(0, 1000))).toEqual([1, 2, 3]);
@@ -46,16 +46,29 @@ describe('LogTail', () => {
   });
 
   it('is bounded by bytes and still knows what it covers', () => {
-    const tail = new LogTail(0);
-    for (let id = 1; id <= 100; id += 1) tail.append(id - 1, [block(id, 64 * 1024)]);
-    const covered = Array.from({ length: 101 }, (_, id) => id).filter((id) => tail.covers(id));
+    const tail = new LogTail(new TailMemory(), 0);
+    for (let id = 1; id <= 300; id += 1) tail.append(id - 1, [block(id, 64 * 1024)]);
+    const covered = Array.from({ length: 301 }, (_, id) => id).filter((id) => tail.covers(id));
     const first = covered[0] ?? 0;
-    expect(100 - first).toBeLessThanOrEqual(16);
+    expect(300 - first).toBeLessThanOrEqual(128);
+    expect(300 - first).toBeGreaterThan(32);
     expect(ids(tail.after(first, Infinity))).toEqual(covered.slice(1));
   });
 
+  it('takes no more than its fair part of a memory that is full', () => {
+    const memory = new TailMemory();
+    const tails = Array.from({ length: 40 }, () => new LogTail(memory, 0));
+    for (let id = 1; id <= 100; id += 1) {
+      for (const tail of tails) tail.append(id - 1, [block(id, 64 * 1024)]);
+    }
+    expect(memory.bytes).toBeLessThanOrEqual(80 * 2 ** 20);
+    for (const tail of tails) expect(ids(tail.after(99, 1000))).toEqual([100]);
+    for (const tail of tails) tail.close();
+    expect(memory.bytes).toBe(0);
+  });
+
   it('hands out the rest of a block that the cursor is in', () => {
-    const tail = new LogTail(0);
+    const tail = new LogTail(new TailMemory(), 0);
     tail.append(0, [{ ...block(3), first: 1, data: event(1) + event(2) + event(3) }]);
     expect(ids(tail.after(1, 1000))).toEqual([2, 3]);
     tail.append(2, [{ ...block(4), first: 3, data: Buffer.from(event(3) + event(4)) }]);
@@ -64,7 +77,7 @@ describe('LogTail', () => {
   });
 
   it('gives small blocks as one, of one turn and one kind', () => {
-    const tail = new LogTail(0);
+    const tail = new LogTail(new TailMemory(), 0);
     const stage = { ...block(3), isOutput: false };
     tail.append(0, [block(1), block(2), stage, { ...block(4), turn: 2 }, { ...block(5), turn: 2 }]);
     expect(tail.after(0, 1000)).toMatchObject([
@@ -75,7 +88,7 @@ describe('LogTail', () => {
   });
 
   it('leaves what it has handed out as it was', () => {
-    const tail = new LogTail(0);
+    const tail = new LogTail(new TailMemory(), 0);
     const text = (id: number) => `id: ${id}\ndata: "äöü 😀 ${id}"\n\n`;
     const handed: [Block, string][] = [];
     for (let id = 1; id <= 2_000; id += 1) {

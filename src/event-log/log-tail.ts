@@ -1,9 +1,18 @@
 import { type Block, blockAfter, firstIdIn } from './frames.js';
 
-const MAX_BYTES = 1024 * 1024;
+/** What one tail holds at most, and what it may keep whatever the others hold. */
+const MAX_BYTES = 8 * 1024 * 1024;
+const FAIR_BYTES = 64 * 1024;
+/** What all tails that share a memory hold at most, but for their fair parts. */
+const SHARED_BYTES = 64 * 1024 * 1024;
 /** What a slab holds at most, unless a single block is larger. */
 const SLAB_BYTES = 64 * 1024;
 const FIRST_SLAB_BYTES = 1024;
+
+/** Counts what all tails of a process hold. */
+export class TailMemory {
+  bytes = 0;
+}
 
 /**
  * The last events of one session's log, in memory: all with `from < id <= tip`, without a hole. Bounded; what no longer
@@ -17,9 +26,18 @@ export class LogTail {
   private last: { cursor: number; limit: number; blocks: readonly Block[] } | undefined;
 
   constructor(
+    private readonly memory: TailMemory,
     private from: number,
     public tip = from,
   ) {}
+
+  /** Gives its memory back. It holds nothing any more. */
+  close(): void {
+    this.hold(-this.bytes);
+    this.slabs = [];
+    this.last = undefined;
+    this.from = this.tip;
+  }
 
   covers(cursor: number): boolean {
     return cursor >= this.from;
@@ -31,16 +49,15 @@ export class LogTail {
    */
   append(after: number, blocks: readonly Block[]): void {
     if (after > this.tip) {
-      this.slabs = [];
-      this.bytes = 0;
-      this.from = after;
+      this.tip = after;
+      this.close();
     }
     for (const block of blocks) {
       if (block.last <= this.tip) continue;
       const fresh = blockAfter(block, this.tip);
       const open = this.slabs.at(-1);
       if (!open?.take(fresh)) this.slabs.push(new Slab(fresh));
-      this.bytes += Buffer.byteLength(fresh.data);
+      this.hold(Buffer.byteLength(fresh.data));
       this.tip = fresh.last;
     }
     this.last = undefined;
@@ -67,19 +84,25 @@ export class LogTail {
     return firstIndex(this.slabs.length, (index) => (this.slabs[index]?.last ?? Infinity) > cursor);
   }
 
+  private hold(bytes: number): void {
+    this.bytes += bytes;
+    this.memory.bytes += bytes;
+  }
+
   private trim(): void {
-    let drop = 0;
+    const tooMuch =
+      this.bytes > MAX_BYTES || (this.memory.bytes > SHARED_BYTES && this.bytes > FAIR_BYTES);
+    if (!tooMuch) return;
     // Dropping half at a time keeps the cost of a block constant.
-    if (this.bytes > MAX_BYTES) {
-      while (drop < this.slabs.length - 1 && this.bytes > MAX_BYTES / 2) {
-        this.bytes -= this.slabs[drop]?.size ?? 0;
-        drop += 1;
-      }
+    const keep = this.bytes / 2;
+    let drop = 0;
+    while (drop < this.slabs.length - 1 && this.bytes > keep) {
+      this.hold(-(this.slabs[drop]?.size ?? 0));
+      drop += 1;
     }
-    if (drop > 0) {
-      this.from = this.slabs[drop - 1]?.last ?? this.from;
-      this.slabs = this.slabs.slice(drop);
-    }
+    if (drop === 0) return;
+    this.from = this.slabs[drop - 1]?.last ?? this.from;
+    this.slabs = this.slabs.slice(drop);
   }
 }
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import type { EventLogRepository } from './event-log.repository.js';
 import { type LogRow, LogKind } from './log-row.js';
+import { TailMemory } from './log-tail.js';
 import { SessionFeed } from './session-feed.js';
 
 const row = (id: number): LogRow => ({ id, turn: 1, kind: LogKind.stdout, data: `${id}` });
@@ -28,7 +29,7 @@ describe('SessionFeed', () => {
   it('reads the past from the database and the present from memory', async () => {
     const { rows, log, reads } = fakeLog();
     rows.push(row(1), row(2));
-    const feed = new SessionFeed('s', log);
+    const feed = new SessionFeed('s', log, new TailMemory());
     expect(await idsOf(feed, 0)).toEqual([1, 2]);
     expect(await idsOf(feed, 2)).toEqual([]);
     const before = reads();
@@ -41,7 +42,7 @@ describe('SessionFeed', () => {
 
   it('reads rows of other processes once for all streams', async () => {
     const { rows, log, reads } = fakeLog();
-    const feed = new SessionFeed('s', log);
+    const feed = new SessionFeed('s', log, new TailMemory());
     expect(await idsOf(feed, 0)).toEqual([]);
     const before = reads();
     rows.push(row(5), row(6));
@@ -53,7 +54,7 @@ describe('SessionFeed', () => {
 
   it('does not skip rows that it was not told of before own ones', async () => {
     const { rows, log } = fakeLog();
-    const feed = new SessionFeed('s', log);
+    const feed = new SessionFeed('s', log, new TailMemory());
     expect(await idsOf(feed, 0)).toEqual([]);
     rows.push(row(1), row(2), row(3));
     feed.committed(2, [row(3)]);
@@ -62,7 +63,7 @@ describe('SessionFeed', () => {
 
   it('sees what arrives while it reads the database in vain', async () => {
     const { rows, log } = fakeLog();
-    const feed = new SessionFeed('s', log);
+    const feed = new SessionFeed('s', log, new TailMemory());
     const reading = idsOf(feed, 0);
     rows.push(row(1));
     feed.rang();

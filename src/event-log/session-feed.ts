@@ -1,6 +1,6 @@
 import type { EventLogRepository } from './event-log.repository.js';
 import { type Block, blockAfter, blocksOf } from './frames.js';
-import { LogTail } from './log-tail.js';
+import { LogTail, type TailMemory } from './log-tail.js';
 import type { LogRow } from './log-row.js';
 
 /** About what one read hands out; bounds the memory of a stream. Bytes. */
@@ -29,6 +29,7 @@ export class SessionFeed {
   constructor(
     readonly sessionId: string,
     private readonly log: EventLogRepository,
+    private readonly memory: TailMemory,
   ) {}
 
   get size(): number {
@@ -43,10 +44,15 @@ export class SessionFeed {
     this.listeners.delete(listener);
   }
 
+  /** Nobody reads it any more. */
+  close(): void {
+    this.tail?.close();
+  }
+
   /** Rows that this process committed; `after` is the id of the row before them. */
   committed(after: number, rows: readonly LogRow[]): void {
     this.arrivals += 1;
-    this.tail ??= new LogTail(after);
+    this.tail ??= new LogTail(this.memory, after);
     this.tail.append(after, blocksOf(rows));
     this.wake(false);
   }
@@ -84,7 +90,7 @@ export class SessionFeed {
       const [begin, ...rest] = blocksOf(await this.page(cursor));
       if (begin) return [blockAfter(begin, cursor), ...rest];
       if (arrivals === this.arrivals) {
-        this.tail ??= new LogTail(cursor);
+        this.tail ??= new LogTail(this.memory, cursor);
         this.stale = false;
         return [];
       }
