@@ -40,8 +40,8 @@ export class EventStream implements FeedListener {
   private staleCount = 0;
   /** What comes after the cursor, asked for before the client wanted it. */
   private ahead: Promise<readonly Block[]> | undefined;
-  /** Looked at before rows are read: what it says has ended has all its rows in the log. */
-  private state: StreamState | undefined;
+  /** The state that ends the stream. Looked at before rows are read: what has ended has all its rows in the log. */
+  private ending: StreamState | undefined;
   private stateIsOld = false;
   private woken = false;
   /** Not before it has begun. */
@@ -110,7 +110,6 @@ export class EventStream implements FeedListener {
       return;
     }
     this.out = out;
-    out.on('drain', () => this.goOn?.());
     out.once('close', () => {
       this.leave();
       this.context.closed(this);
@@ -200,14 +199,19 @@ export class EventStream implements FeedListener {
   }
 
   private see(state: StreamState): void {
-    this.state = state;
     this.feed.expect(state.lastId);
+    const isStale = state.status === 'running' && state.staleCount > this.staleCount;
+    // What does not end the stream is not worth its memory.
+    const ends = isStale || terminalEventOf(state, this.turn, 0) !== undefined;
+    this.ending = ends ? state : undefined;
   }
 
   /** The turn has ended, and its last row was sent. */
   private isAtTheEnd(): boolean {
-    const { state, turn, cursor } = this;
-    return state !== undefined && cursor >= state.lastId && !!terminalEventOf(state, turn, cursor);
+    const { ending, turn, cursor } = this;
+    return (
+      ending !== undefined && cursor >= ending.lastId && !!terminalEventOf(ending, turn, cursor)
+    );
   }
 
   private sendBlocks(blocks: readonly Block[]): void {
@@ -233,14 +237,11 @@ export class EventStream implements FeedListener {
 
   /** Sends the terminal event if it is time. Only called when all rows up to now were sent. */
   private finish(): boolean {
-    const { state } = this;
-    if (!state || this.stateIsOld) return false;
-    const stale =
-      state.status === 'running' && state.staleCount > this.staleCount
-        ? staleEvent(this.cursor, this.context.staleAfterSeconds)
-        : undefined;
-    const event = terminalEventOf(state, this.turn, this.cursor) ?? stale;
-    if (!event) return false;
+    const { ending, cursor } = this;
+    if (!ending || this.stateIsOld) return false;
+    const event =
+      terminalEventOf(ending, this.turn, cursor) ??
+      staleEvent(cursor, this.context.staleAfterSeconds);
     this.send(encodeEvent(event, event.id), 1);
     this.endNow();
     return true;
@@ -261,6 +262,7 @@ export class EventStream implements FeedListener {
     if (!this.out?.writableNeedDrain || this.finished) return;
     this.pausedSince = performance.now();
     this.context.figures.pauses += 1;
+    this.out.once('drain', () => this.goOn?.());
     await this.pause();
     this.pausedSince = undefined;
   }
