@@ -1,14 +1,10 @@
-import { spawn } from 'node:child_process';
-import { chown, mkdir, open, readFile } from 'node:fs/promises';
-import { constants } from 'node:fs';
-import { createInterface } from 'node:readline';
+import { chown, mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SandboxError } from '../sandbox-error.js';
-import { childPipe, feedChild } from '../shared/child-pipes.js';
-import { SYSTEM_PATH } from '../shared/layout.js';
 import type { LaunchFolder } from '../shared/launch/launch-folder.js';
 import type { LaunchAnswer, LaunchRequest } from '../shared/launch/launch-request.js';
 import { supervisorEntry } from './paths.js';
+import type { Spawner } from './spawner/spawner.js';
 
 /** Named pipes for the runtime's output, which Node cannot make itself, and then the supervisor. */
 const START_SCRIPT = 'mkfifo -m 0600 -- "$1/stdout" "$1/stderr" 2>/dev/null; shift; exec "$@"';
@@ -36,6 +32,7 @@ export async function prepareLaunchFolder(
  * @throws SandboxError `failed` with the supervisor's own words
  */
 export async function startSupervisor(options: {
+  spawner: Spawner;
   prefix: readonly string[];
   view: { node: string; app: string };
   folder: LaunchFolder;
@@ -43,42 +40,35 @@ export async function startSupervisor(options: {
   onAbort: () => Promise<void>;
   signal: AbortSignal;
 }): Promise<void> {
-  const { prefix, view, folder, request, onAbort, signal } = options;
+  const { spawner, prefix, view, folder, request, onAbort, signal } = options;
   const argv = prefix.concat(
     ['/bin/sh', '-c', START_SCRIPT, 'sh', request.folder],
     [view.node, ...NODE_FLAGS, supervisorEntry(view.app)],
   );
-  const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND | constants.O_NOFOLLOW;
-  const log = await open(folder.log, flags, 0o600);
-  let answer: LaunchAnswer | null;
   const abort = (): void => void onAbort().catch(() => undefined);
+  signal.addEventListener('abort', abort);
+  let line: string;
   try {
-    const [program = '', ...args] = argv;
-    const child = spawn(program, args, {
-      stdio: ['pipe', 'pipe', log.fd],
-      env: { PATH: SYSTEM_PATH },
-      cwd: '/',
-      detached: true,
-    });
-    signal.addEventListener('abort', abort);
-    feedChild(child, 0, JSON.stringify(request));
-    answer = await new Promise((resolve) => {
-      child.once('error', () => resolve(null));
-      const lines = createInterface({ input: childPipe(child, 1) });
-      lines.once('line', (line) => resolve(JSON.parse(line) as LaunchAnswer));
-      lines.once('close', () => resolve(null));
-    });
-    // From here on it is nobody's child: this process may end before it.
-    childPipe(child, 1).destroy();
-    child.unref();
+    // Once it has answered it is nobody's child: whoever started it may end before it.
+    ({ output: line } = await spawner.run({
+      argv,
+      stdin: Buffer.from(JSON.stringify(request)),
+      log: folder.log,
+      until: 'line',
+    }));
   } finally {
     signal.removeEventListener('abort', abort);
-    await log.close();
   }
+  const answer = answerIn(line);
   if (signal.aborted) throw new SandboxError('aborted', 'the launch was aborted');
   if (answer?.ok) return;
   const complaint = answer === null ? await lastLine(join(folder.path, 'log')) : answer.message;
   throw new SandboxError('failed', `the sandbox could not be started: ${complaint}`);
+}
+
+/** `null` if it ended without one. */
+function answerIn(line: string): LaunchAnswer | null {
+  return line.startsWith('{') ? (JSON.parse(line) as LaunchAnswer) : null;
 }
 
 async function lastLine(path: string): Promise<string> {

@@ -15,6 +15,7 @@ import type { LocalSandboxOptions } from './options.js';
 import { requireBuild } from './paths.js';
 import type { ProgramStore } from './programs/program-store.js';
 import { SandboxFolder, type SandboxStore } from './sandbox-store.js';
+import type { Spawner } from './spawner/spawner.js';
 
 /** What runs in the sandboxes of this machine: started under a supervisor, followed by its spool, ended. */
 export class LocalLaunches {
@@ -23,6 +24,7 @@ export class LocalLaunches {
     private readonly store: SandboxStore,
     private readonly enclosure: Enclosure,
     private readonly programs: ProgramStore,
+    private readonly spawner: Spawner,
   ) {}
 
   folder({ sandboxId, launchId }: Pick<LaunchRef, 'sandboxId' | 'launchId'>): LaunchFolder {
@@ -52,6 +54,7 @@ export class LocalLaunches {
     await prepareLaunchFolder(folder, this.enclosure.supervisorUser(record));
     const seen = new SandboxFolder(view.sandbox);
     await startSupervisor({
+      spawner: this.spawner,
       prefix,
       view,
       folder,

@@ -30,6 +30,7 @@ import { copyOwnSystem } from './own-system.js';
 import { checkDegraded, checkStrict } from './preflight.js';
 import { identifyProcess } from '../shared/launch/process-identity.js';
 import { SandboxStore, type SandboxRecord } from './sandbox-store.js';
+import { Spawner } from './spawner/spawner.js';
 import { endScripts, markScript, runLaunchedScript } from '../shared/launch/scripts.js';
 import { urlInside } from '../shared/relay/gateways.js';
 import { firstUserOf, UserPool } from './user-pool.js';
@@ -50,6 +51,7 @@ export class LocalSandboxDriver implements SandboxDriver {
   readonly name = 'local';
 
   private readonly host: Host = inspectHost();
+  private readonly spawner: Spawner;
   private readonly store: SandboxStore;
   private readonly enclosure: Enclosure;
   private readonly programs: ProgramStore;
@@ -60,13 +62,25 @@ export class LocalSandboxDriver implements SandboxDriver {
 
   constructor(private readonly options: LocalSandboxOptions) {
     const complete = { ...options, nodePath: options.nodePath ?? process.execPath };
-    this.store = new SandboxStore(options.stateDir);
-    this.programs = new ProgramStore(this.host, options, () => this.userPool()?.probeUser ?? null);
+    this.spawner = new Spawner(complete.nodePath);
+    this.store = new SandboxStore(options.stateDir, this.spawner);
+    this.programs = new ProgramStore(
+      this.host,
+      this.spawner,
+      options,
+      () => this.userPool()?.probeUser ?? null,
+    );
     this.enclosure =
       options.isolation === 'strict'
         ? new StrictEnclosure(this.host, complete, this.etc)
         : new DegradedEnclosure(this.host, complete);
-    this.launches = new LocalLaunches(options, this.store, this.enclosure, this.programs);
+    this.launches = new LocalLaunches(
+      options,
+      this.store,
+      this.enclosure,
+      this.programs,
+      this.spawner,
+    );
   }
 
   layout(sandboxId: string): SandboxLayout {
@@ -80,6 +94,7 @@ export class LocalSandboxDriver implements SandboxDriver {
     else {
       await checkStrict({
         host: this.host,
+        spawner: this.spawner,
         enclosure: this.enclosure,
         probeFolder: join(this.options.stateDir, '.probe'),
         user: this.userPool()?.probeUser ?? null,
@@ -139,7 +154,7 @@ export class LocalSandboxDriver implements SandboxDriver {
     // Without --norc, bash takes a socket on its input for a remote shell and runs the agent's ~/.bashrc first.
     const command = ['/bin/bash', '--norc', '-c', WRITE_FILES_SCRIPT, 'bash', home];
     const inside = this.enclosure.inside(folder, record, command);
-    const result = await runInside({ ...inside, stdin, signal: options.signal });
+    const result = await runInside(this.spawner, { ...inside, stdin, signal: options.signal });
     if (result.exitCode === 0) return;
     throw new SandboxError('failed', `files could not be written: ${result.output.slice(-300)}`);
   }
@@ -178,7 +193,11 @@ export class LocalSandboxDriver implements SandboxDriver {
       record,
       lookUp(programs.map((program) => program.bin)),
     );
-    const { exitCode } = await runInside({ ...inside, stdin: Buffer.alloc(0), signal });
+    const { exitCode } = await runInside(this.spawner, {
+      ...inside,
+      stdin: Buffer.alloc(0),
+      signal,
+    });
     if (exitCode === 0) return;
     await this.programs.folder(programs, signal);
     await this.store.write(options.sandboxId, { ...record, programs });
@@ -230,6 +249,7 @@ export class LocalSandboxDriver implements SandboxDriver {
 
   async close(): Promise<void> {
     // Supervisors are nobody's children, and a follower owns its watcher and timer itself.
+    await this.spawner.close();
   }
 
   private async sweepUsers(sandboxId: string): Promise<void> {

@@ -6,6 +6,7 @@ import { barrierTo, findProgram, type Host } from './host.js';
 import { runInside } from './inside.js';
 import type { LocalSandboxOptions } from './options.js';
 import { SandboxFolder } from './sandbox-store.js';
+import type { Spawner } from './spawner/spawner.js';
 
 const WAY_OUT =
   'or set SANDBOX_ISOLATION=degraded to run agents without isolation, if you accept that they can read whatever this machine shows';
@@ -75,12 +76,13 @@ function requirePrograms(host: Host): void {
  */
 export async function checkStrict(options: {
   host: Host;
+  spawner: Spawner;
   enclosure: Enclosure;
   probeFolder: string;
   user: number | null;
   signal: AbortSignal;
 }): Promise<void> {
-  const { host, enclosure, user, signal } = options;
+  const { host, spawner, enclosure, user, signal } = options;
   requirePrograms(host);
   const folder = new SandboxFolder(options.probeFolder);
   for (const path of [folder.path, folder.home, folder.workspace]) {
@@ -95,7 +97,11 @@ export async function checkStrict(options: {
     network: NO_NETWORK,
   } as const;
   const command = enclosure.inside(folder, record, ['/bin/sh', '-c', 'exit 0']);
-  const { exitCode, output } = await runInside({ ...command, stdin: Buffer.alloc(0), signal });
+  const { exitCode, output } = await runInside(spawner, {
+    ...command,
+    stdin: Buffer.alloc(0),
+    signal,
+  });
   if (exitCode === 0) return;
   const cause = output.split('\n').at(-1) ?? '';
   throw new SandboxError(

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import {
@@ -17,10 +16,10 @@ import type { NpmProgram } from '../npm-program.js';
 import type { NetworkPolicy } from '../sandbox-driver.js';
 import { SandboxError } from '../sandbox-error.js';
 import { IDENTITY_FILES } from './base-files.js';
-import { SYSTEM_PATH } from '../shared/layout.js';
 import { isId } from '../shared/ids.js';
 import { ifMissing } from '../shared/if-missing.js';
 import { type LaunchFolder, LaunchFolders } from '../shared/launch/launch-folder.js';
+import type { Spawner } from './spawner/spawner.js';
 
 /** What the driver remembers of a sandbox. Written last, so its presence means that the sandbox is whole. */
 export interface SandboxRecord {
@@ -37,15 +36,6 @@ export interface SandboxRecord {
 }
 
 const TRASH = '.removed-';
-
-/** Runs a tool of the host to its end; `false` if it failed. */
-function run(program: string, args: readonly string[]): Promise<boolean> {
-  return new Promise((resolve) => {
-    spawn(program, args, { stdio: 'ignore', env: { PATH: SYSTEM_PATH } })
-      .once('error', () => resolve(false))
-      .once('exit', (code) => resolve(code === 0));
-  });
-}
 
 /** The agent's user and group, in a system that nobody has run anything in yet. */
 async function addAgent(rootfs: string): Promise<boolean> {
@@ -82,7 +72,10 @@ export class SandboxFolder {
 
 /** The sandboxes on disk: one folder each, named by the sandbox's id. */
 export class SandboxStore {
-  constructor(readonly stateDir: string) {}
+  constructor(
+    readonly stateDir: string,
+    private readonly spawner: Spawner,
+  ) {}
 
   folder(sandboxId: string): SandboxFolder {
     return new SandboxFolder(join(this.stateDir, sandboxId));
@@ -159,15 +152,16 @@ export class SandboxStore {
     if (existsSync(rootfs)) return;
     const draft = `${rootfs}.${randomBytes(6).toString('hex')}`;
     const copied =
-      (await run('cp', ['-a', '--reflink=auto', '--', template, draft])) &&
+      (await this.tool('cp', ['-a', '--reflink=auto', '--', template, draft])) &&
       (await addAgent(draft)) &&
-      (owner === null || (await run('chown', ['-R', '-h', `${owner}:${owner}`, '--', draft])));
+      (owner === null ||
+        (await this.tool('chown', ['-R', '-h', `${owner}:${owner}`, '--', draft])));
     if (!copied) {
-      await run('rm', ['-rf', '--', draft]);
+      await this.tool('rm', ['-rf', '--', draft]);
       throw new SandboxError('failed', 'the system for installing software could not be copied');
     }
     await rename(draft, rootfs).catch(async (error: NodeJS.ErrnoException) => {
-      await run('rm', ['-rf', '--', draft]);
+      await this.tool('rm', ['-rf', '--', draft]);
       if (!['ENOTEMPTY', 'EEXIST'].includes(error.code ?? '')) throw error;
     });
   }
@@ -205,10 +199,15 @@ export class SandboxStore {
       for (const name of trash) {
         const path = join(this.stateDir, name);
         // The tools of the host, not Node's rm: they cope with paths longer than the kernel takes at once.
-        if (await run('rm', ['-rf', '--', path])) continue;
-        await run('chmod', ['-R', 'u+rwx', '--', path]);
-        await run('rm', ['-rf', '--', path]);
+        if (await this.tool('rm', ['-rf', '--', path])) continue;
+        await this.tool('chmod', ['-R', 'u+rwx', '--', path]);
+        await this.tool('rm', ['-rf', '--', path]);
       }
     }
+  }
+
+  /** Runs a tool of the host to its end; `false` if it failed. */
+  private async tool(program: string, args: readonly string[]): Promise<boolean> {
+    return (await this.spawner.run({ argv: [program, ...args] })).exitCode === 0;
   }
 }

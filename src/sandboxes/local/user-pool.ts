@@ -55,12 +55,12 @@ export class UserPool {
 
   /** The user of a sandbox; the same one for as long as it is not released. */
   async claim(sandboxId: string): Promise<number> {
+    const known = await this.target(OF + sandboxId);
+    if (known !== '') return Number(known);
     await mkdir(this.folder, { recursive: true, mode: 0o700 });
-    const claims = await this.claims();
-    const own = claims.find((claim) => claim.sandboxId === sandboxId)?.uid;
-    const uid = own ?? (await this.take(sandboxId, new Set(claims.map((claim) => claim.uid))));
+    const uid = await this.take(sandboxId);
     const decided = await this.decide(sandboxId, uid);
-    if (decided !== uid && own === undefined) await this.unlink(String(uid));
+    if (decided !== uid) await this.unlink(String(uid));
     return decided;
   }
 
@@ -97,12 +97,12 @@ export class UserPool {
     return [...new Set([...decided, ...(await this.claims()).map(({ sandboxId }) => sandboxId)])];
   }
 
-  private async take(sandboxId: string, taken: ReadonlySet<number>): Promise<number> {
+  private async take(sandboxId: string): Promise<number> {
     // From anywhere: a user that was just released is not handed out again while somebody may still be sweeping it.
     const start = randomInt(USERS - 1);
     for (let step = 0; step < USERS - 1; step += 1) {
       const uid = this.first + ((start + step) % (USERS - 1));
-      if (!taken.has(uid) && (await this.link(sandboxId, String(uid)))) return uid;
+      if (await this.link(sandboxId, String(uid))) return uid;
     }
     throw new SandboxError('failed', 'all kernel users for sandboxes are taken');
   }

@@ -14,12 +14,12 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { LaunchFolder } from '../../../src/sandboxes/shared/launch/launch-folder.js';
-import { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
+import type { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
 import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
 import type { LaunchOptions } from '../../../src/sandboxes/sandbox-driver.js';
 import { bash, outcomeOf, type Outcome } from '../../contracts/sandbox-driver.contract.js';
 import { DriverProcess } from './driver-in-process.js';
-import { newOptions } from './local-installations.js';
+import { closeDrivers, newDriver, newOptions } from './local-installations.js';
 
 const MiB = 1024 * 1024;
 const signal = new AbortController().signal;
@@ -52,7 +52,7 @@ describe('local sandboxes on bad days', () => {
   beforeEach(async () => {
     options = await newOptions('strict');
     options.limits = { ...options.limits, diskBytes: 64 * MiB, memoryBytes: 256 * MiB };
-    driver = new LocalSandboxDriver(options);
+    driver = newDriver(options);
     sandboxId = randomUUID();
     const network = { mode: 'unrestricted', allowedHosts: [] } as const;
     await driver.create({ sandboxId, writableRoot: false, network, signal });
@@ -61,6 +61,7 @@ describe('local sandboxes on bad days', () => {
   /** Whatever a test did: nothing of it is left. */
   afterEach(async () => {
     await driver.destroy({ sandboxId, signal });
+    await closeDrivers();
     await untilNone(() => processesWith(options.stateDir), 2000);
     await untilNone(() => processesWith(sandboxId), 2000);
     expect(readFileSync('/proc/self/mountinfo', 'utf8')).not.toContain(options.stateDir);
@@ -265,7 +266,7 @@ describe('local sandboxes on bad days', () => {
     const [gateway = 0, other = 0] = servers.map(
       (server) => (server.address() as { port: number }).port,
     );
-    const served = new LocalSandboxDriver({
+    const served = newDriver({
       ...options,
       gateways: [{ host: '127.0.0.1', port: gateway }],
     });
@@ -285,13 +286,32 @@ describe('local sandboxes on bad days', () => {
     const toolsDir = join(options.stateDir, '.tools');
     mkdirSync(join(toolsDir, 'bin'), { recursive: true });
     writeFileSync(join(toolsDir, 'bin/some-tool'), '#!/bin/sh\necho tool\n', { mode: 0o755 });
-    const equipped = new LocalSandboxDriver({ ...options, toolsDir });
+    const equipped = newDriver({ ...options, toolsDir });
     const script = 'some-tool; echo x 2>/dev/null > /tools/bin/some-tool || echo refused';
     const launched = { sandboxId, ...bash(script) };
     await equipped.launch(launched);
     const { stdout } = await outcomeOf(equipped.follow({ ...launched, offset: 0 }));
     await rm(toolsDir, { recursive: true });
     expect(stdout).toBe('tool\nrefused\n');
+  });
+
+  it('goes on when the process that starts its programs is killed, and ends it with itself', async () => {
+    const ours = () =>
+      processesWith('spawner/main.js').filter((pid) =>
+        readFileSync(`/proc/${pid}/status`, 'utf8').includes(`\nPPid:\t${process.pid}\n`),
+      );
+    const script = { sandboxId, script: 'echo in', as: 'agent', signal } as const;
+    const own = newDriver(options);
+    const others = new Set(ours());
+    const its = () => ours().filter((pid) => !others.has(pid));
+    expect(await own.runScript(script)).toEqual({ exitCode: 0, outputTail: 'in\n' });
+    const [pid = 0] = its();
+    process.kill(pid, 'SIGKILL');
+    await untilNone(() => its().filter((each) => each === pid), 2000);
+    expect(await own.runScript(script)).toEqual({ exitCode: 0, outputTail: 'in\n' });
+    expect(its()).toHaveLength(1);
+    await own.close();
+    expect(its()).toEqual([]);
   });
 
   it('says why it cannot start a runtime, and that launch is lost', async () => {
@@ -326,7 +346,7 @@ describe('local sandboxes on bad days', () => {
     if (process.getuid?.() !== 0) return;
     const network = { mode: 'unrestricted', allowedHosts: [] } as const;
     const ids = Array.from({ length: 30 }, () => randomUUID());
-    const second = new LocalSandboxDriver(options);
+    const second = newDriver(options);
     await Promise.all(
       ids.map((id, i) =>
         (i % 2 ? driver : second).create({ sandboxId: id, writableRoot: false, network, signal }),

@@ -31,16 +31,34 @@ export async function newOptions(
   return { stateDir, isolation, limits: TEST_LIMITS, gateways: [] };
 }
 
+const drivers = new Set<LocalSandboxDriver>();
+
+/** A driver in this process. It keeps a process of its own until {@link closeDrivers}. */
+export function newDriver(options: LocalSandboxOptions): LocalSandboxDriver {
+  const driver = new LocalSandboxDriver(options);
+  drivers.add(driver);
+  return driver;
+}
+
+export async function closeDrivers(): Promise<void> {
+  const open = [...drivers];
+  drivers.clear();
+  await Promise.all(open.map((driver) => driver.close()));
+}
+
 /** The driver inside the test's own process. */
 export async function installHere(
   isolation: LocalSandboxOptions['isolation'],
 ): Promise<DriverUnderTest> {
   const options = await newOptions(isolation);
   return {
-    driver: new LocalSandboxDriver(options),
+    driver: newDriver(options),
     isolated: isolation === 'strict' || isRoot,
-    again: () => Promise.resolve(new LocalSandboxDriver(options)),
-    dispose: () => rm(options.stateDir, { recursive: true }),
+    again: () => Promise.resolve(newDriver(options)),
+    dispose: async () => {
+      await closeDrivers();
+      await rm(options.stateDir, { recursive: true });
+    },
   };
 }
 

@@ -6,10 +6,10 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { StrictEnclosure } from '../../../src/sandboxes/local/enclosure.js';
 import { inspectHost } from '../../../src/sandboxes/local/host.js';
 import { packageRoot } from '../../../src/sandboxes/shared/package-root.js';
-import { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
 import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
 import { checkDegraded, checkStrict } from '../../../src/sandboxes/local/preflight.js';
-import { isRoot, newOptions } from './local-installations.js';
+import { Spawner } from '../../../src/sandboxes/local/spawner/spawner.js';
+import { closeDrivers, isRoot, newDriver, newOptions } from './local-installations.js';
 
 const signal = new AbortController().signal;
 
@@ -19,13 +19,17 @@ describe('the preflight of local sandboxes', () => {
   beforeEach(async () => {
     options = await newOptions('strict');
   });
-  afterEach(() => rm(options.stateDir, { recursive: true }));
+  afterEach(async () => {
+    await closeDrivers();
+    await rm(options.stateDir, { recursive: true });
+  });
 
   it('names the package that is missing and the command that installs it', async () => {
     const host = { ...inspectHost(), bwrap: null };
     const enclosure = new StrictEnclosure(host, { ...options, nodePath: process.execPath }, '');
     const probeFolder = join(options.stateDir, '.probe');
-    const check = checkStrict({ host, enclosure, probeFolder, user: null, signal });
+    const spawner = new Spawner(process.execPath);
+    const check = checkStrict({ host, spawner, enclosure, probeFolder, user: null, signal });
     await expect(check).rejects.toMatchObject({ name: 'SandboxError', kind: 'unavailable' });
     await expect(check).rejects.toThrow(
       /bubblewrap not installed: run `[^`]*install[^`]* bubblewrap`/,
@@ -44,7 +48,8 @@ describe('the preflight of local sandboxes', () => {
       await tried(() => driver.preflight({ signal }));
       await tried(() => driver.create({ sandboxId, signal, writableRoot: false, network: { mode: 'unrestricted', allowedHosts: [] } }));
       await tried(() => driver.runScript({ sandboxId, signal, as: 'agent', script: 'touch /tmp/' + sandboxId }));
-      console.log((await import('node:fs')).existsSync('/tmp/' + sandboxId));`;
+      console.log((await import('node:fs')).existsSync('/tmp/' + sandboxId));
+      await driver.close();`;
     const module = join(packageRoot(), 'dist/src/sandboxes/local/local-sandbox-driver.js');
     const { stdout, stderr } = spawnSync(
       'unshare',
@@ -74,7 +79,7 @@ describe('the preflight of local sandboxes', () => {
   });
 
   it('refuses limited networking where nothing would enforce it', async () => {
-    const driver = new LocalSandboxDriver({ ...options, isolation: 'degraded' });
+    const driver = newDriver({ ...options, isolation: 'degraded' });
     const network = { mode: 'limited', allowedHosts: [] } as const;
     const sandboxId = randomUUID();
     await expect(
@@ -84,7 +89,7 @@ describe('the preflight of local sandboxes', () => {
   });
 
   it('refuses a network policy that cannot be applied', async () => {
-    const driver = new LocalSandboxDriver(options);
+    const driver = newDriver(options);
     const network = { mode: 'limited', allowedHosts: ['not a host'] } as const;
     await expect(
       driver.create({ sandboxId: randomUUID(), writableRoot: false, network, signal }),
@@ -95,7 +100,7 @@ describe('the preflight of local sandboxes', () => {
     const closed = join(options.stateDir, 'closed');
     await mkdir(closed, { mode: 0o700 });
     await chmod(closed, 0o700);
-    const driver = new LocalSandboxDriver({ ...options, stateDir: join(closed, 'sandboxes') });
+    const driver = newDriver({ ...options, stateDir: join(closed, 'sandboxes') });
     await driver.preflight({ signal });
     const sandboxId = randomUUID();
     const network = { mode: 'unrestricted', allowedHosts: [] } as const;

@@ -3,11 +3,11 @@ import { readdirSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
+import type { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
 import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
 import { bash, outcomeOf } from '../../contracts/sandbox-driver.contract.js';
 import { ROOTFS_TIMEOUT_MS, sharedRootfs, SHARED_ROOTFS_DIR } from '../rootfs/shared-rootfs.js';
-import { newOptions } from './local-installations.js';
+import { closeDrivers, newDriver, newOptions } from './local-installations.js';
 
 const signal = new AbortController().signal;
 const network = { mode: 'unrestricted', allowedHosts: [] } as const;
@@ -20,12 +20,13 @@ describe('a sandbox that installs software', () => {
   beforeAll(async () => {
     await sharedRootfs();
     options = { ...(await newOptions('strict')), rootfsDir: SHARED_ROOTFS_DIR };
-    driver = new LocalSandboxDriver(options);
+    driver = newDriver(options);
     await driver.create({ sandboxId, writableRoot: true, network, signal });
   }, ROOTFS_TIMEOUT_MS);
 
   afterAll(async () => {
     await driver.destroy({ sandboxId, signal });
+    await closeDrivers();
     expect(readdirSync(options.stateDir).filter((name) => name.includes(sandboxId))).toEqual([]);
     await rm(options.stateDir, { recursive: true });
   }, 30_000);

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { SandboxError } from '../../sandbox-error.js';
@@ -6,10 +5,12 @@ import { becomeUser, VIEW_BASES } from '../entry.js';
 import { type Host } from '../host.js';
 import { SYSTEM_PATH } from '../../shared/layout.js';
 import { runInside } from '../inside.js';
+import type { Spawner } from '../spawner/spawner.js';
 
 /** With what a program of the host's is run for the sandboxes' sake. */
 export interface Workbench {
   host: Host;
+  spawner: Spawner;
   /** The kernel user to run it as where the service is root; `null` for the service's own. */
   user: number | null;
   nodePath: string;
@@ -35,11 +36,11 @@ export async function runAsNobody(
     signal: AbortSignal;
   },
 ): Promise<{ exitCode: number; output: string }> {
-  const { folder, user, signal } = options;
+  const { spawner, folder, user, signal } = options;
   const { prefix, places } = wayTo(options);
-  if (user !== null) await giveTo(user, folder);
+  if (user !== null) await giveTo(spawner, user, folder);
   try {
-    return await runInside({
+    return await runInside(spawner, {
       argv: [...prefix, ...options.command(places)],
       stdin: Buffer.alloc(0),
       descriptors: [],
@@ -47,8 +48,8 @@ export async function runAsNobody(
       signal,
     });
   } finally {
-    if (user !== null) await giveTo(0, folder);
-    await hostTool('chmod', ['-R', 'u=rwX,go=rX', '--', folder]);
+    if (user !== null) await giveTo(spawner, 0, folder);
+    await hostTool(spawner, 'chmod', ['-R', 'u=rwX,go=rX', '--', folder]);
   }
 }
 
@@ -81,16 +82,11 @@ function wayTo(options: Workbench & { folder: string }): { prefix: string[]; pla
   };
 }
 
-function giveTo(user: number, folder: string): Promise<void> {
-  return hostTool('chown', ['-R', '-h', `${user}:${user}`, '--', folder]);
+function giveTo(spawner: Spawner, user: number, folder: string): Promise<void> {
+  return hostTool(spawner, 'chown', ['-R', '-h', `${user}:${user}`, '--', folder]);
 }
 
-function hostTool(program: string, args: readonly string[]): Promise<void> {
-  return new Promise((resolve, reject) => {
-    spawn(program, args, { stdio: 'ignore', env: { PATH: SYSTEM_PATH } })
-      .once('error', reject)
-      .once('exit', (code) =>
-        code === 0 ? resolve() : reject(new Error(`${program} failed: exit code ${String(code)}`)),
-      );
-  });
+async function hostTool(spawner: Spawner, program: string, args: readonly string[]): Promise<void> {
+  const { exitCode, output } = await spawner.run({ argv: [program, ...args] });
+  if (exitCode !== 0) throw new Error(`${program} failed: ${output || `exit code ${exitCode}`}`);
 }

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import type { NpmProgram } from '../../npm-program.js';
 import type { Host } from '../host.js';
 import type { LocalSandboxOptions } from '../options.js';
+import type { Spawner } from '../spawner/spawner.js';
 import { ensurePrograms } from './ensure-programs.js';
 
 /** The programs that sandboxes are given, installed once and shared by all of them. */
@@ -9,6 +10,7 @@ export class ProgramStore {
   /** @param user the kernel user that installs, where the service is root; `null` for the service's own */
   constructor(
     private readonly host: Host,
+    private readonly spawner: Spawner,
     private readonly options: LocalSandboxOptions,
     private readonly user: () => number | null,
   ) {}
@@ -25,6 +27,7 @@ export class ProgramStore {
       programs,
       signal,
       host: this.host,
+      spawner: this.spawner,
       user: this.user(),
       nodePath: nodePath ?? process.execPath,
       toolsDir: toolsDir ?? null,
