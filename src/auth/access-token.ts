@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
 const PREFIX = 'ast_';
@@ -34,7 +34,7 @@ export function looksLikeAccessToken(text: string): boolean {
  * reversed by guessing; and comparing hashes in an index tells nothing about the token by its timing.
  */
 export function hashAccessToken(token: string): Buffer {
-  return createHash('sha256').update(token).digest();
+  return hash('sha256', token, 'buffer');
 }
 
 function checksum(body: string): string {

@@ -29,12 +29,12 @@ export class TokenVerifier {
 
   /** @returns `undefined` for anything that is not a valid token, whatever the reason. */
   async verify(token: string): Promise<Owner | undefined> {
-    if (!isWellFormedAccessToken(token)) return undefined;
-    const hash = hashAccessToken(token);
     // The hash and not the token: nothing in memory should be worth stealing for longer than it must be.
-    const key = hash.toString('base64');
+    const hash = hashAccessToken(token);
+    const key = hash.toString('latin1');
     const known = this.known.get(key);
     if (known && this.clock.monotonic() < known.until) return known.owner;
+    if (!isWellFormedAccessToken(token)) return undefined;
 
     let lookup = this.lookups.get(key);
     if (!lookup) {

@@ -1,4 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type {
   LaunchOptions,
@@ -269,15 +270,16 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
 
       it('are ended by abort, with everything they started', async () => {
         const controller = new AbortController();
-        setTimeout(() => controller.abort(), 500);
-        await expect(
+        const ended = expect(
           script(
             '(trap "" TERM; setsid sleep 601; touch ~/survived) & touch ~/aborted; sleep 601',
-            {
-              signal: controller.signal,
-            },
+            { signal: controller.signal },
           ),
         ).rejects.toMatchObject({ kind: 'aborted' });
+        const begun = async () => (await run('ls ~/aborted 2>/dev/null; true')).stdout !== '';
+        while (!(await begun())) await delay(50);
+        controller.abort();
+        await ended;
         expect((await run('ls ~/aborted; ps -eo args | grep "[s]leep 601"')).stdout).toMatch(
           /aborted\n$/,
         );

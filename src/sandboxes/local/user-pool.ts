@@ -64,8 +64,13 @@ export class UserPool {
     return decided;
   }
 
-  /** The users that were claimed for a sandbox: one, unless a crash left another. */
+  /**
+   * The users that were claimed for a sandbox: the one that counts, or whatever a crash left. What lies beside the one
+   * that counts is found once that is released: until then the sandbox is listed.
+   */
   async find(sandboxId: string): Promise<number[]> {
+    const decided = await this.target(OF + sandboxId);
+    if (decided !== '') return [Number(decided)];
     const claims = await this.claims();
     return claims.filter((claim) => claim.sandboxId === sandboxId).map(({ uid }) => uid);
   }
@@ -76,8 +81,9 @@ export class UserPool {
   }
 
   async release(sandboxId: string): Promise<void> {
+    const users = await this.find(sandboxId);
     await this.unlink(OF + sandboxId);
-    for (const uid of await this.find(sandboxId)) await this.unlink(String(uid));
+    for (const uid of users) await this.unlink(String(uid));
   }
 
   /** Who has which user. */

@@ -40,6 +40,10 @@ const EXIT_REASONS: readonly string[] = [
 
 const MAX_RECORD_BYTES = 4096;
 
+/** The names of files that change under a follower's eyes. */
+export const SPOOL = 'spool';
+export const EXIT_RECORD = 'exit';
+
 /**
  * Opens a file that a sandboxed process might have replaced: never through a link, never hanging on a FIFO, and only
  * if it is a plain file. Returns `null` if it is missing or anything else.
@@ -74,7 +78,7 @@ export class LaunchFolder {
   constructor(readonly path: string) {}
 
   get spool(): string {
-    return join(this.path, 'spool');
+    return join(this.path, SPOOL);
   }
 
   /** What the supervisor had to say to the operator. */
@@ -89,7 +93,7 @@ export class LaunchFolder {
 
   /** Records how the launch ended. The first record stands. */
   recordExit(record: ExitRecord): boolean {
-    return this.publish('exit', record);
+    return this.publish(EXIT_RECORD, record);
   }
 
   readStart(): StartRecord | null {
@@ -108,7 +112,7 @@ export class LaunchFolder {
   }
 
   readExit(): ExitRecord | null {
-    const record = readRecord(join(this.path, 'exit')) as Partial<ExitRecord> | null;
+    const record = readRecord(join(this.path, EXIT_RECORD)) as Partial<ExitRecord> | null;
     if (typeof record?.reason !== 'string' || !EXIT_REASONS.includes(record.reason)) return null;
     const { reason, exitCode } = record;
     if (reason !== 'exited') return { reason, exitCode: null };
@@ -117,7 +121,7 @@ export class LaunchFolder {
 
   /** Removes what the launch has written, not that it was launched and how it ended. */
   async discardOutput(): Promise<void> {
-    const names = ['spool', 'log', 'stdout', 'stderr'];
+    const names = [SPOOL, 'log', 'stdout', 'stderr'];
     await Promise.all(names.map((name) => rm(join(this.path, name), { force: true })));
   }
 
@@ -127,7 +131,7 @@ export class LaunchFolder {
     const fd = openSync(draft, 'wx', 0o600);
     try {
       writeSync(fd, JSON.stringify(record));
-      if (name === 'exit') fsyncSync(fd);
+      if (name === EXIT_RECORD) fsyncSync(fd);
     } finally {
       closeSync(fd);
     }

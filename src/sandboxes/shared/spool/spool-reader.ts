@@ -1,26 +1,36 @@
-import { existsSync, watch, type FSWatcher } from 'node:fs';
-import { open, type FileHandle } from 'node:fs/promises';
-import { constants } from 'node:fs';
+import { closeSync, existsSync, read, readSync, watch, type FSWatcher } from 'node:fs';
+import { promisify } from 'node:util';
 import type { SpoolChunk, SpoolEvent } from '../../sandbox-driver.js';
 import { SandboxError } from '../../sandbox-error.js';
-import type { LaunchFolder } from '../launch/launch-folder.js';
+import { EXIT_RECORD, type LaunchFolder, openPlainFile, SPOOL } from '../launch/launch-folder.js';
 import { isProcessAlive } from '../launch/process-identity.js';
 import { decodeFrame, FRAME_HEADER_BYTES, MAX_FRAME_PAYLOAD } from './spool-format.js';
 
 /** How often a follower looks by itself: it finds a dead supervisor this way, and what a lost wake-up would have told. */
 const POLL_MS = 400;
 const READ_BYTES = 4 * (MAX_FRAME_PAYLOAD + FRAME_HEADER_BYTES);
-/** What is read of a spool that grows slowly: a large buffer for each line would be most of what a live turn costs. */
-const FEW_BYTES = 4 * 1024;
+/**
+ * Where the end of a spool is read to. Of a spool that grows slowly it is a line, just written and still in memory: to
+ * read that at once takes microseconds, and the way through the thread pool and back a hundred. Shared by all followers.
+ */
+const scratch = Buffer.allocUnsafeSlow(16 * 1024);
+const readLater = promisify(read);
 
 /** Wakes one waiter when something in the launch's folder changes, when the poll is due, or on abort. */
 class Doorbell {
   private rung = false;
+  private recorded = false;
   private wake: (() => void) | undefined;
   private readonly watcher: FSWatcher | undefined;
   private readonly ring = (): void => {
     this.rung = true;
     this.wake?.();
+  };
+  /** Of the folder's files only these two matter: the pipes in it change with every write, too, and before the spool. */
+  private readonly see = (_event: string, name: string | null): void => {
+    if (name === EXIT_RECORD || name === null) this.recorded = true;
+    else if (name !== SPOOL) return;
+    this.ring();
   };
 
   constructor(
@@ -29,7 +39,7 @@ class Doorbell {
   ) {
     signal.addEventListener('abort', this.ring);
     try {
-      this.watcher = watch(folder, { persistent: false }, this.ring);
+      this.watcher = watch(folder, { persistent: false }, this.see);
       // Without it (out of inotify watches, folder gone) the poll still makes progress.
       this.watcher.on('error', () => this.watcher?.close());
     } catch {
@@ -37,8 +47,10 @@ class Doorbell {
     }
   }
 
-  /** @returns whether it rang, rather than that the poll was due. */
-  async wait(): Promise<boolean> {
+  /**
+   * @returns what may have changed: the spool, the record of the exit as well, or, as the poll was due, anything.
+   */
+  async wait(): Promise<'spool' | 'exit' | 'all'> {
     if (!this.rung) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, this.watcher === undefined ? 20 : POLL_MS);
@@ -49,9 +61,10 @@ class Doorbell {
       });
       this.wake = undefined;
     }
-    const { rung } = this;
-    this.rung = false;
-    return rung;
+    const { rung, recorded } = this;
+    this.rung = this.recorded = false;
+    if (!rung) return 'all';
+    return recorded ? 'exit' : 'spool';
   }
 
   close(): void {
@@ -60,22 +73,12 @@ class Doorbell {
   }
 }
 
-async function openSpool(path: string): Promise<FileHandle | null> {
-  try {
-    const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-    const handle = await open(path, flags);
-    if ((await handle.stat()).isFile()) return handle;
-    await handle.close();
-    return null;
-  } catch {
-    return null;
-  }
-}
-
 /** Reads whole frames from a spool, never holding more than one buffer. */
 class FrameSource {
-  private handle: FileHandle | null = null;
-  private size = FEW_BYTES;
+  private fd: number | null = null;
+  private size = scratch.length;
+  /** The spool may go on behind what was read last. */
+  hasMore = true;
 
   constructor(
     private readonly path: string,
@@ -84,12 +87,10 @@ class FrameSource {
 
   /** The frames that are there now, at most a buffer full; none if there is no whole one. */
   async read(): Promise<SpoolChunk[]> {
-    this.handle ??= await openSpool(this.path);
-    if (this.handle === null) return [];
-    const buffer = Buffer.allocUnsafe(this.size);
-    const { bytesRead } = await this.handle.read(buffer, 0, this.size, this.offset);
-    const full = bytesRead === this.size;
-    const filled = buffer.subarray(0, bytesRead);
+    this.fd ??= openPlainFile(this.path);
+    this.hasMore = false;
+    if (this.fd === null) return [];
+    const filled = await this.fill(this.fd);
     const chunks: SpoolChunk[] = [];
     let position = 0;
     for (;;) {
@@ -107,36 +108,42 @@ class FrameSource {
       });
     }
     this.offset += position;
-    const wasFew = this.size === FEW_BYTES;
-    this.size = full ? READ_BYTES : FEW_BYTES;
-    // There is a frame, only too large for a small buffer.
-    return full && wasFew && chunks.length === 0 ? this.read() : chunks;
+    const full = filled.length === this.size;
+    const wasFew = this.size !== READ_BYTES;
+    this.size = full ? READ_BYTES : scratch.length;
+    // A large buffer that is full without a whole frame has met the end of what is whole.
+    this.hasMore = full && (chunks.length > 0 || wasFew);
+    return chunks;
   }
 
-  async close(): Promise<void> {
-    const { handle } = this;
-    this.handle = null;
-    await handle?.close();
+  close(): void {
+    if (this.fd !== null) closeSync(this.fd);
+    this.fd = null;
+  }
+
+  private async fill(fd: number): Promise<Buffer> {
+    if (this.size === scratch.length) {
+      return Buffer.from(scratch.subarray(0, readSync(fd, scratch, 0, this.size, this.offset)));
+    }
+    const buffer = Buffer.allocUnsafeSlow(this.size);
+    const { bytesRead } = await readLater(fd, buffer, 0, this.size, this.offset);
+    return buffer.subarray(0, bytesRead);
   }
 }
 
-/**
- * How the launch stands: still running, or over, and how.
- * @param looks at the supervisor itself, too, and not only for what it has recorded.
- */
-function verdict(folder: LaunchFolder, looks: boolean): SpoolEvent | null {
-  if (!looks) {
-    const record = folder.readExit();
-    return record === null ? null : { kind: 'exit', ...record };
-  }
+/** How the launch stands: still running, or over, and how. */
+function verdict(folder: LaunchFolder): SpoolEvent | null {
   const lost: SpoolEvent = { kind: 'exit', reason: 'lost', exitCode: null };
   const started = folder.readStart();
   if (started === null || 'abandoned' in started) return lost;
   const alive = isProcessAlive(started.supervisor);
   // In this order: a supervisor that wrote its record and then ended is not lost.
-  const exit = folder.readExit();
-  if (exit !== null) return { kind: 'exit', ...exit };
-  return alive ? null : lost;
+  return recordedExit(folder) ?? (alive ? null : lost);
+}
+
+function recordedExit(folder: LaunchFolder): SpoolEvent | null {
+  const record = folder.readExit();
+  return record === null ? null : { kind: 'exit', ...record };
 }
 
 /**
@@ -154,32 +161,31 @@ export async function* followSpool(
     folder.claimStart({ abandoned: true });
   const doorbell = new Doorbell(folder.path, signal);
   const source = new FrameSource(folder.spool, offset);
-  let looks = true;
+  let changed: Awaited<ReturnType<Doorbell['wait']>> = 'all';
   try {
     for (;;) {
       if (signal.aborted) throw new SandboxError('aborted', 'following was aborted');
       // The verdict is taken before the read: everything that belongs to it is in the spool by then.
-      const end = verdict(folder, looks);
-      for (;;) {
-        const chunks = await source.read();
-        if (chunks.length === 0) break;
-        for (const chunk of chunks) {
+      const end =
+        changed === 'all' ? verdict(folder) : changed === 'exit' ? recordedExit(folder) : null;
+      do {
+        for (const chunk of await source.read()) {
           yield chunk;
           if (signal.aborted) throw new SandboxError('aborted', 'following was aborted');
         }
-      }
+      } while (source.hasMore);
       if (end !== null) {
         // Before the last event: who has it has no reason to come back, and nothing may stay open then.
         doorbell.close();
-        await source.close();
+        source.close();
         yield end;
         return;
       }
-      // A supervisor that works is there; one that is gone is found by the poll.
-      looks = !(await doorbell.wait());
+      // A supervisor that writes is there; one that is gone is found by the poll.
+      changed = await doorbell.wait();
     }
   } finally {
     doorbell.close();
-    await source.close();
+    source.close();
   }
 }

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, readSync } from 'node:fs';
 import { SYSTEM_PATH } from '../layout.js';
 
 function childrenOf(pid: number): number[] {
@@ -28,13 +28,25 @@ function allPids(): number[] {
     .map(Number);
 }
 
+/** Holds the lines of a status that matter: there may be hundreds of processes to look at. */
+const head = Buffer.allocUnsafeSlow(512);
+
+function statusHead(pid: number): string {
+  const fd = openSync(`/proc/${pid}/status`, 'r');
+  try {
+    return head.toString('latin1', 0, readSync(fd, head, 0, head.length, 0));
+  } finally {
+    closeSync(fd);
+  }
+}
+
 /** All processes of a kernel user: that user is this sandbox and nothing else. Zombies are dead and do not count. */
 export function processesOfUser(uid: number): number[] {
   return allPids().filter((pid) => {
     try {
-      const status = readFileSync(`/proc/${pid}/status`, 'latin1');
+      const status = statusHead(pid);
       const [, real, effective] = /^Uid:\s+(\d+)\s+(\d+)/m.exec(status) ?? [];
-      return !/^State:\s+[ZX]/m.test(status) && [real, effective].includes(String(uid));
+      return [real, effective].includes(String(uid)) && !/^State:\s+[ZX]/m.test(status);
     } catch {
       return false;
     }
