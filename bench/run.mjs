@@ -1,5 +1,5 @@
 // How fast the service is beside others that do the same, measured in turns on the same machine.
-// npm run bench [-- --only live,replay --rounds 3 --write --json FILE --profile FOLDER --tiny]
+// npm run bench [-- --only live,replay --rounds 3 --write --json FILE --profile FOLDER --flame FOLDER --tiny]
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -8,6 +8,7 @@ import { prepare, ROOT } from '../scripts/lib/project.mjs';
 import { toChart } from './lib/chart.mjs';
 import { describeMachine } from './lib/machine.mjs';
 import { figures, judge, number, toMarkdown } from './lib/report.mjs';
+import { renderProfiles } from './profiles/render.mjs';
 import { ROWS } from './rows/index.mjs';
 
 const USAGE = `npm run bench -- [options]
@@ -15,7 +16,8 @@ const USAGE = `npm run bench -- [options]
   --rounds N        how often each is measured, in turns with what it is compared with (3)
   --json FILE       writes everything that was measured
   --write           writes the tables and the chart of docs/performance.md
-  --profile FOLDER  writes CPU profiles of the service's processes
+  --profile FOLDER  writes CPU profiles of the service's processes, with flame graphs and summaries, by row
+  --flame FOLDER    only makes the flame graphs and summaries of CPU profiles that are there
   --no-build        measures the build that is there
   --tiny            as little as possible, to see that it works: its figures mean nothing`;
 const DOCUMENT = join(ROOT, 'docs', 'performance.md');
@@ -29,6 +31,7 @@ const { values: options } = parseArgs({
     json: { type: 'string' },
     write: { type: 'boolean', default: false },
     profile: { type: 'string' },
+    flame: { type: 'string' },
     'no-build': { type: 'boolean', default: false },
     tiny: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -36,7 +39,12 @@ const { values: options } = parseArgs({
 });
 
 if (options.help) say(USAGE);
+else if (options.flame) await renderFlames(options.flame);
 else process.exitCode = await run();
+
+async function renderFlames(folder) {
+  for (const path of await renderProfiles(folder)) say(path);
+}
 
 async function run() {
   const names = options.only?.split(',') ?? Object.keys(ROWS);
@@ -62,6 +70,7 @@ async function run() {
   const judged = judge(ROWS, measured);
   say('');
   for (const one of judged) say(verdict(one));
+  if (options.profile) await renderFlames(options.profile);
   if (options.json)
     await writeFile(options.json, `${JSON.stringify({ machine, judged, measured }, null, 2)}\n`);
   if (options.write) await writeDocument({ machine, judged, measured });
@@ -75,7 +84,7 @@ async function measureRow(name, rounds) {
   const { contenders, close } = await row.open({
     say,
     tiny: options.tiny,
-    profile: options.profile,
+    profile: options.profile && join(options.profile, name),
   });
   const results = Object.fromEntries(Object.keys(contenders).map((who) => [who, []]));
   try {

@@ -1,0 +1,57 @@
+import { LOADING, describeFrame } from './frames.mjs';
+
+const MICROSECONDS = 1000;
+
+/**
+ * The calls of a CPU profile as one tree, callers above what they called.
+ * @param profile as `node --cpu-prof` writes it
+ * @returns `root`: of nodes with `label`, `kind`, `group`, `self` and `total` milliseconds and `children`; and `idleMs`,
+ *   which is no part of it.
+ */
+export function readCallTree(profile) {
+  const times = new Map();
+  profile.samples.forEach((id, at) => {
+    times.set(id, (times.get(id) ?? 0) + profile.timeDeltas[at] / MICROSECONDS);
+  });
+  const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
+  const root = makeNode({ label: 'all', kind: 'root', group: '' });
+  let idleMs = 0;
+
+  const add = (node, parent) => {
+    const frame = describeFrame(node.callFrame);
+    const ms = times.get(node.id) ?? 0;
+    if (frame.kind === 'idle') idleMs += ms;
+    if (frame.kind === 'idle') return;
+    const inside = parent.label === LOADING || frame.kind === 'root';
+    const own = inside ? parent : childOf(parent, frame);
+    own.self += ms;
+    for (const id of node.children ?? []) add(nodes.get(id), own);
+  };
+  add(profile.nodes[0], root);
+  sum(root);
+  return { root, idleMs };
+}
+
+const makeNode = (frame) => ({ ...frame, self: 0, total: 0, children: new Map() });
+
+/** One place for all calls of a function by the same caller; a function that calls itself is one box, not a tower. */
+function childOf(parent, frame) {
+  if (parent.label === frame.label) return parent;
+  let child = parent.children.get(frame.label);
+  if (!child) parent.children.set(frame.label, (child = makeNode(frame)));
+  return child;
+}
+
+function sum(node) {
+  const children = [...node.children.values()];
+  node.total = node.self + children.reduce((total, child) => total + sum(child), 0);
+  node.children = children.toSorted((a, b) => b.total - a.total);
+  return node.total;
+}
+
+/** Calls `visit` with every node and the labels above it. */
+export function walk(node, visit, above = new Set()) {
+  visit(node, above);
+  const path = new Set(above).add(node.label);
+  for (const child of node.children) walk(child, visit, path);
+}
