@@ -8,6 +8,7 @@ import { prepare, ROOT } from '../scripts/lib/project.mjs';
 import { toChart } from './lib/chart.mjs';
 import { describeMachine } from './lib/machine.mjs';
 import { figures, judge, number, toMarkdown } from './lib/report.mjs';
+import { installPeers } from './references/peers.mjs';
 import { renderProfiles } from './profiles/render.mjs';
 import { ROWS } from './rows/index.mjs';
 
@@ -18,6 +19,7 @@ const USAGE = `npm run bench -- [options]
   --write           writes the tables and the chart of docs/performance.md
   --profile FOLDER  writes CPU profiles of the service's processes, with flame graphs and summaries, by row
   --flame FOLDER    only makes the flame graphs and summaries of CPU profiles that are there
+  --peers           first installs the servers of others that npm has, to be measured, too
   --no-build        measures the build that is there
   --tiny            as little as possible, to see that it works: its figures mean nothing`;
 const DOCUMENT = join(ROOT, 'docs', 'performance.md');
@@ -32,6 +34,7 @@ const { values: options } = parseArgs({
     write: { type: 'boolean', default: false },
     profile: { type: 'string' },
     flame: { type: 'string' },
+    peers: { type: 'boolean', default: false },
     'no-build': { type: 'boolean', default: false },
     tiny: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -53,6 +56,7 @@ async function run() {
   const rounds = Number(options.rounds);
   if (!Number.isInteger(rounds) || rounds < 1) return usage('--rounds takes a whole number');
   if (!options['no-build']) prepare(complain);
+  if (options.peers) installPeers(complain);
 
   const machine = describeMachine(rounds);
   say(machine.description);

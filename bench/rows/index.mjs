@@ -19,8 +19,16 @@ export const ROWS = {
     title: 'One session, 200 readers, saturated',
     channels: 1,
     readers: 200,
-    references: ['nchan', 'bare-node'],
-    goals: [{ label: 'deliveries a second / nchan', metric: 'rate', against: 'nchan', atLeast: 4 }],
+    references: ['nchan', 'bare-node', 'sandbox-agent', 'opencode'],
+    goals: [
+      { label: 'deliveries a second / nchan', metric: 'rate', against: 'nchan', atLeast: 4 },
+      {
+        label: 'deliveries a second / sandbox-agent',
+        metric: 'rate',
+        against: 'sandbox-agent',
+        atLeast: 8,
+      },
+    ],
   }),
   streams: fanoutRow({
     title: '200 sessions with a reader each, saturated; the service commits before it delivers',

@@ -3,6 +3,7 @@ import { pacedScript } from '../lib/messages.mjs';
 import { cpuMeter } from '../lib/processes.mjs';
 import { startService } from '../lib/service.mjs';
 import { startPublisher, startReader } from '../lib/subjects.mjs';
+import { feedOf } from '../references/feeds.mjs';
 import { available } from '../references/index.mjs';
 
 export const title =
@@ -22,7 +23,7 @@ export async function open({ say, tiny, profile }) {
   const reader = await startReader();
   const publisher = await startPublisher();
   const service = await startService({ env: { WORKER_CONCURRENCY: String(streams) }, profile });
-  const references = await available(['nchan', 'bare-node'], say);
+  const references = await available(['nchan', 'bare-node', 'sandbox-agent', 'opencode'], say);
 
   /** What the streams carry in the window, once they flow. */
   const observe = async (targets, ids, pids) => {
@@ -52,19 +53,20 @@ export async function open({ say, tiny, profile }) {
     },
   };
   for (const [name, reference] of Object.entries(references)) {
+    const feed = feedOf(reference, publisher);
     let round = 0;
     contenders[name] = async () => {
       round += 1;
       const channels = Array.from({ length: streams }, (_, at) => `live-${round}-${at}`);
-      const paths = channels.map((channel) => reference.publish(channel));
-      await publisher.call('start', { port: reference.port, paths, rate });
+      await feed.open(channels);
+      await feed.paced(channels, rate);
       await delay(300);
       const result = await observe(
         channels.map((channel) => reference.stream(channel)),
         reference.ids,
         reference.pids(),
       );
-      await publisher.call('stop');
+      await feed.stop();
       return result;
     };
   }
