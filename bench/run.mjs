@@ -11,6 +11,8 @@ import { figures, judge, number, toMarkdown } from './lib/report.mjs';
 import { installPeers } from './references/peers.mjs';
 import { renderProfiles } from './profiles/render.mjs';
 import { ROWS } from './rows/index.mjs';
+import { toSoakChart } from './soak/chart.mjs';
+import { parseDuration, soak } from './soak/run.mjs';
 
 const USAGE = `npm run bench -- [options]
   --only ROWS       some of: ${Object.keys(ROWS).join(', ')}
@@ -19,12 +21,15 @@ const USAGE = `npm run bench -- [options]
   --write           writes the tables and the chart of docs/performance.md
   --profile FOLDER  writes CPU profiles of the service's processes, with flame graphs and summaries, by row
   --flame FOLDER    only makes the flame graphs and summaries of CPU profiles that are there
+  --soak DURATION   (30m, 90s) half load for so long: memory, descriptors and bytes per event must stay flat
   --peers           first installs the servers of others that npm has, to be measured, too
   --no-build        measures the build that is there
   --tiny            as little as possible, to see that it works: its figures mean nothing`;
 const DOCUMENT = join(ROOT, 'docs', 'performance.md');
 const CHART = join(ROOT, 'docs', 'performance.svg');
+const SOAK_CHART = join(ROOT, 'docs', 'soak.svg');
 const MARKERS = ['<!-- bench: begin -->\n', '<!-- bench: end -->'];
+const SOAK_MARKERS = ['<!-- soak: begin -->\n', '<!-- soak: end -->'];
 
 const { values: options } = parseArgs({
   options: {
@@ -34,6 +39,7 @@ const { values: options } = parseArgs({
     write: { type: 'boolean', default: false },
     profile: { type: 'string' },
     flame: { type: 'string' },
+    soak: { type: 'string' },
     peers: { type: 'boolean', default: false },
     'no-build': { type: 'boolean', default: false },
     tiny: { type: 'boolean', default: false },
@@ -42,11 +48,35 @@ const { values: options } = parseArgs({
 });
 
 if (options.help) say(USAGE);
+else if (options.soak) process.exitCode = await runSoak();
 else if (options.flame) await renderFlames(options.flame);
 else process.exitCode = await run();
 
 async function renderFlames(folder) {
   for (const path of await renderProfiles(folder)) say(path);
+}
+
+/** Fails when something has grown, was left or was wrong. */
+async function runSoak() {
+  const seconds = parseDuration(options.soak);
+  if (!seconds) return usage('--soak takes a duration, such as 30m');
+  if (!options['no-build']) prepare(complain);
+  const machine = describeMachine(1);
+  say(`${machine.description}\nsoak: ${options.soak} at half load`);
+  const { ok, summary, problems, samples, judged, table } = await soak({ seconds, say });
+  for (const problem of problems.slice(0, 10)) complain(`  ${problem}`);
+  say(`\n${summary}\n\n${table}\n\n${ok ? 'flat' : 'NOT flat, or something was wrong'}`);
+  if (options.json)
+    await writeFile(
+      options.json,
+      `${JSON.stringify({ machine, judged, problems, samples }, null, 2)}\n`,
+    );
+  if (options.write) {
+    const note = `${machine.description}, ${machine.date}; after garbage collection`;
+    await writeFile(SOAK_CHART, toSoakChart(samples, judged, note));
+    await replacePart(SOAK_MARKERS, `${note}: ${summary}.\n\n${table}`);
+  }
+  return ok ? 0 : 1;
 }
 
 async function run() {
@@ -115,15 +145,18 @@ function verdict(one) {
   return `  ${one.met ? 'ok' : 'NO'}  ${one.label}: ${range(one)}, goal ${sign} ${number(one.goal)}`;
 }
 
-/** Between its markers; what people wrote around them stays. */
 async function writeDocument(results) {
-  const text = await readFile(DOCUMENT, 'utf8');
-  const [before, rest] = text.split(MARKERS[0]);
-  const after = rest?.split(MARKERS[1])[1];
-  if (after === undefined) throw new Error(`${DOCUMENT} has no markers`);
-  const tables = toMarkdown(ROWS, results);
-  await writeFile(DOCUMENT, `${before}${MARKERS[0]}\n${tables}\n${MARKERS[1]}${after}`);
+  await replacePart(MARKERS, toMarkdown(ROWS, results));
   await writeFile(CHART, toChart(results.judged, results.machine.description));
+}
+
+/** What is between two markers of the document; what people wrote around them stays. */
+async function replacePart([begin, end], part) {
+  const text = await readFile(DOCUMENT, 'utf8');
+  const [before, rest] = text.split(begin);
+  const after = rest?.split(end)[1];
+  if (after === undefined) throw new Error(`${DOCUMENT} has no ${begin.trim()}`);
+  await writeFile(DOCUMENT, `${before}${begin}\n${part.trimEnd()}\n\n${end}${after}`);
 }
 
 function usage(problem) {

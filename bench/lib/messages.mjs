@@ -10,12 +10,12 @@ export function message(seq, at = nowMicros()) {
 
 /**
  * The same from a sandbox, without a process for each line; bash waits on a pipe to which nobody writes.
- * @param options `form`: what each message is put between.
+ * @param options `from`: the first one's number; `form`: what each message is put between.
  */
-export const pacedScript = ({ count, intervalMs, form = ['', ''] }) => `
+export const pacedScript = ({ count, intervalMs, from = 1, form = ['', ''] }) => `
 exec 9<> <(:); export LC_ALL=C; fill='${MESSAGE_FILL}'
 interval=$((${intervalMs} * 1000)); next=\${EPOCHREALTIME/./}
-for ((n = 1; n <= ${count}; n++)); do
+for ((n = ${from}; n < ${from} + ${count}; n++)); do
   ((next += interval)); now=\${EPOCHREALTIME/./}; wait=$((next - now))
   if ((wait > 0)); then printf -v wait '%d.%06d' $((wait / 1000000)) $((wait % 1000000)); read -r -t "$wait" -u 9; fi
   line="@s=$n @t=\${EPOCHREALTIME/./} $fill"; printf '${form[0]}%s${form[1]}\\n' "\${line:0:${MESSAGE_BYTES - 1}}"
