@@ -21,9 +21,9 @@ export const ROWS = {
     readers: 200,
     references: ['nchan', 'bare-node', 'sandbox-agent', 'opencode'],
     goals: [
-      { label: 'deliveries a second / nchan', metric: 'rate', against: 'nchan', atLeast: 4 },
+      { label: 'fan-out to 200 readers / nchan', metric: 'rate', against: 'nchan', atLeast: 4 },
       {
-        label: 'deliveries a second / sandbox-agent',
+        label: 'fan-out to 200 readers / sandbox-agent',
         metric: 'rate',
         against: 'sandbox-agent',
         atLeast: 8,
@@ -35,7 +35,9 @@ export const ROWS = {
     channels: 200,
     readers: 1,
     references: ['nchan', 'bare-node'],
-    goals: [{ label: 'messages a second / nchan', metric: 'rate', against: 'nchan', atLeast: 0.7 }],
+    goals: [
+      { label: '200 streams at once / nchan', metric: 'rate', against: 'nchan', atLeast: 0.7 },
+    ],
   }),
   replay,
   memory,

@@ -10,9 +10,14 @@ export const title =
   'Live: 50 streams, 500 messages a second in all; printed (or posted) to received';
 export const metrics = { p50: 'p50, ms', p99: 'p99, ms', cpu: 'server CPU per event, µs' };
 export const goals = [
-  { label: 'live p50 / nchan', metric: 'p50', against: 'nchan', atMost: 6 },
-  { label: 'live p50 / sandbox-agent', metric: 'p50', against: 'sandbox-agent', atMost: 1.2 },
-  { label: 'live p99 / nchan', metric: 'p99', against: 'nchan', atMost: 8 },
+  { label: 'live delivery p50 / nchan', metric: 'p50', against: 'nchan', atMost: 6 },
+  {
+    label: 'live delivery p50 / sandbox-agent',
+    metric: 'p50',
+    against: 'sandbox-agent',
+    atMost: 1.2,
+  },
+  { label: 'live delivery p99 / nchan', metric: 'p99', against: 'nchan', atMost: 8 },
 ];
 
 /** The service runs real sandboxes: what is measured begins at the `printf` in them. */

@@ -25,7 +25,8 @@ export class ResumingReader {
       const socket = new SseSocket(
         this.target(headers),
         (bytes) => check.take(text.decode(bytes, { stream: true })),
-        resolve,
+        // The stream has ended, the connection would be kept.
+        () => this.hangUp(),
       );
       this.hangUp = () => resolve(socket.destroy());
       socket.opened.catch(reject);
