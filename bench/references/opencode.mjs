@@ -5,6 +5,7 @@ import { mkdir } from 'node:fs/promises';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { findPeer, whyMissing } from './peers.mjs';
+import { setTimeout as delay } from 'node:timers/promises';
 import { startServer } from './server-process.mjs';
 
 export const missing = () => whyMissing('opencode');
@@ -17,6 +18,7 @@ export async function start() {
     prepare: (folder) => mkdir(join(folder, 'channels')),
   });
   const { port } = server;
+  await untilAnswering(`http://127.0.0.1:${port}/path`);
   const query = (channel) => {
     const folder = join(server.folder, 'channels', channel);
     mkdirSync(folder, { recursive: true });
@@ -37,4 +39,14 @@ export async function start() {
     stream: (channel) => ({ port, path: `/event?${query(channel)}` }),
     stop: server.stop,
   };
+}
+
+/** It listens before it can answer, and what it is asked until then is never answered. */
+async function untilAnswering(url) {
+  for (let attempt = 0; ; attempt += 1) {
+    const answer = await fetch(url, { signal: AbortSignal.timeout(2_000) }).catch(() => undefined);
+    if (answer?.ok) return;
+    if (attempt === 10) throw new Error('opencode does not answer');
+    await delay(200);
+  }
 }

@@ -6,7 +6,7 @@ const TOP = 64;
 const LEFT = 76;
 const PLOT = WIDTH - LEFT - 24;
 const PLOT_HEIGHT = 92;
-const SHOWN = ['usedMb', 'residentMb', 'descriptors', 'bytesPerEvent'];
+const SHOWN = ['usedMb', 'residentMb', 'descriptors', 'bytesPerMessage'];
 
 /** What had to stay flat over the time of the run, each from zero, with the line through its second half. */
 export function toSoakChart(samples, judged, note) {
@@ -15,7 +15,7 @@ export function toSoakChart(samples, judged, note) {
   const x = (seconds) => LEFT + (seconds / end) * PLOT;
   const height = TOP + panels.length * PANEL + 20;
   const drawn = panels.map((one, at) => panel(one, { samples, x, top: TOP + at * PANEL, end }));
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" aria-label="Memory, descriptors and database size per event over the run">
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" aria-label="Memory, descriptors and database size per message over the run">
 <style>
   svg { background: #fff; font: 13px system-ui, sans-serif; }
   text { fill: #1f2933; } .note, .mark { fill: #5d6875; font-size: 11px; } .mark.left { text-anchor: end; }

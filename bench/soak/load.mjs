@@ -18,8 +18,8 @@ const LOOK_EVERY_MS = 250;
  * sessions, loud ones with slow readers and replays, and people who look around.
  */
 export class Load {
-  /** What their readers have had of all sessions, each event once. */
-  events = 0;
+  accounted = 0;
+  counting = new Set();
   sessions = 0;
   resumed = 0;
   problems = [];
@@ -29,6 +29,14 @@ export class Load {
 
   constructor(service) {
     this.service = service;
+  }
+
+  /**
+   * What the readers of all sessions have had, each message once. Messages and not events: of a burst as many share an
+   * event as the runtime had printed when it was read.
+   */
+  get messages() {
+    return [...this.counting].reduce((sum, { check }) => sum + check.messages, this.accounted);
   }
 
   start() {
@@ -75,7 +83,7 @@ export class Load {
   async wait(ms) {
     const end = performance.now() + ms;
     while (!this.stopping && performance.now() < end)
-      await delay(Math.min(200, end - performance.now()));
+      await delay(Math.max(1, Math.min(200, end - performance.now())));
   }
 
   async begin(prompt) {
@@ -90,36 +98,49 @@ export class Load {
     this.open.delete(id);
   }
 
-  reader(id) {
-    const reader = new ResumingReader((headers) => this.service.stream(id, headers));
-    this.readers.add(reader);
-    return reader;
+  /**
+   * A session from its first prompt to its end, with its readers.
+   * @param use takes its id and a function that makes readers; of each session one reader counts.
+   */
+  async session(prompt, use) {
+    const id = await this.begin(prompt);
+    const own = [];
+    const reader = ({ counts = false } = {}) => {
+      const made = new ResumingReader((headers) => this.service.stream(id, headers));
+      own.push(made);
+      this.readers.add(made);
+      if (counts) this.counting.add(made);
+      return made;
+    };
+    try {
+      await use({ id, reader });
+    } finally {
+      for (const one of own) this.leave(one);
+      if (!this.stopping) await this.endSession(id);
+    }
   }
 
-  /** All events of a session count once, whoever else reads them. */
-  account(reader) {
-    this.events += reader.events;
+  leave(reader) {
+    if (this.counting.delete(reader)) this.accounted += reader.check.messages;
     this.readers.delete(reader);
   }
 
+  /** Several turns, with a reader who stays and one who leaves in the middle and comes back. */
   async talk() {
     const count = (TALK_SECONDS * 1000) / TALK_INTERVAL_MS;
     const script = (turn) =>
       pacedScript({ count, intervalMs: TALK_INTERVAL_MS, from: 1 + turn * count });
-    const id = await this.begin(script(0));
-    const [steady, restless] = [this.reader(id), this.reader(id)];
-    for (let turn = 0; turn < TURNS_EACH && !this.stopping; turn += 1) {
-      if (turn > 0) await this.service.post(`/sessions/${id}/prompt`, { prompt: script(turn) });
-      await Promise.all([steady.read(), this.comeAndGo(restless)]);
-      this.expect(steady, (turn + 1) * count);
-      this.expect(restless, (turn + 1) * count);
-    }
-    this.account(steady);
-    this.readers.delete(restless);
-    if (!this.stopping) await this.endSession(id);
+    await this.session(script(0), async ({ id, reader }) => {
+      const [steady, restless] = [reader({ counts: true }), reader()];
+      for (let turn = 0; turn < TURNS_EACH && !this.stopping; turn += 1) {
+        if (turn > 0) await this.service.post(`/sessions/${id}/prompt`, { prompt: script(turn) });
+        await Promise.all([steady.read(), this.comeAndGo(restless)]);
+        this.expect(steady, (turn + 1) * count);
+        this.expect(restless, (turn + 1) * count);
+      }
+    });
   }
 
-  /** @see ResumingReader */
   async comeAndGo(reader) {
     while (!(await reader.read({ forMs: 500 + Math.random() * 3_000 })) && !this.stopping) {
       this.resumed += 1;
@@ -128,29 +149,27 @@ export class Load {
   }
 
   async speakShortly() {
-    const id = await this.begin('echo "@s=1 "');
-    const reader = this.reader(id);
-    await reader.read();
-    this.expect(reader, 1);
-    this.account(reader);
-    if (!this.stopping) await this.endSession(id);
+    await this.session('echo "@s=1 "', async ({ reader }) => {
+      const only = reader({ counts: true });
+      await only.read();
+      this.expect(only, 1);
+    });
   }
 
+  /** Much at once, for a reader who is slow to begin, and again for some who come later. */
   async burst() {
-    const id = await this.begin(
-      `for ((n = 1; n <= ${BURST_MESSAGES}; n++)); do echo "@s=$n ${MESSAGE_FILL.slice(0, 130)}"; done`,
-    );
-    const slow = this.reader(id);
-    await slow.read({ pauseMs: 3_000 });
-    this.expect(slow, BURST_MESSAGES);
-    this.account(slow);
-    for (let times = 0; times < REPLAYS && !this.stopping; times += 1) {
-      const again = this.reader(id);
-      await again.read();
-      this.expect(again, BURST_MESSAGES);
-      this.readers.delete(again);
-    }
-    if (!this.stopping) await this.endSession(id);
+    const line = `echo "@s=$n ${MESSAGE_FILL.slice(0, 130)}"`;
+    const script = `for ((n = 1; n <= ${BURST_MESSAGES}; n++)); do ${line}; done`;
+    await this.session(script, async ({ reader }) => {
+      const slow = reader({ counts: true });
+      await slow.read({ pauseMs: 3_000 });
+      this.expect(slow, BURST_MESSAGES);
+      for (let times = 0; times < REPLAYS && !this.stopping; times += 1) {
+        const again = reader();
+        await again.read();
+        this.expect(again, BURST_MESSAGES);
+      }
+    });
   }
 
   async lookAround() {

@@ -20,7 +20,6 @@ export class ResumingReader {
     const text = new TextDecoder();
     const headers = check.lastId > 0 ? { 'last-event-id': String(check.lastId) } : {};
     const timers = [];
-    const begun = check.events;
     await new Promise((resolve, reject) => {
       const socket = new SseSocket(
         this.target(headers),
@@ -37,7 +36,6 @@ export class ResumingReader {
       }
     }).finally(() => timers.forEach(clearTimeout));
     if (check.problem) throw new Error(`a stream was wrong: ${check.problem}`);
-    this.events = (this.events ?? 0) + check.events - begun;
     return check.ended;
   }
 }

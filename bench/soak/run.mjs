@@ -45,7 +45,7 @@ export async function soak({ seconds, say }) {
     const last = all.at(-1);
     const share = (last.cpuMs - all[0].cpuMs) / 10 / (last.seconds - all[0].seconds);
     const summary =
-      `${number(last.seconds / 60)} minutes, ${number(load.sessions)} sessions in real sandboxes, ${number(load.events)} events,` +
+      `${number(last.seconds / 60)} minutes, ${number(load.sessions)} sessions in real sandboxes, ${number(load.messages)} messages,` +
       ` ${number(load.resumed)} resumed streams; the service's process used ${number(share)} % of a core`;
     const ok = problems.length === 0 && judged.every(({ flat }) => flat);
     return { ok, summary, problems, samples: all, judged, table: toSoakTable(judged) };
@@ -62,14 +62,14 @@ async function take({ probe, load, seconds, begun, say, signal }) {
   let told = 0;
   while (elapsed() < seconds && !signal.aborted) {
     await delay(interval, undefined, { signal }).catch(() => undefined);
-    const sample = { seconds: elapsed(), ...(await probe.sample()), events: load.events };
+    const sample = { seconds: elapsed(), ...(await probe.sample()), messages: load.messages };
     samples.push(sample);
     if (elapsed() - told < Math.max(10, seconds / 30)) continue;
     told = elapsed();
     const { residentMb, usedMb, descriptors, sandboxes } = sample;
     say(
       `  ${number(told)} s: ${number(residentMb)} MB resident, ${number(usedMb)} in use, ${descriptors} descriptors,` +
-        ` ${sandboxes} sandboxes, ${number(load.sessions)} sessions, ${number(load.events)} events, ${load.problems.length} problems`,
+        ` ${sandboxes} sandboxes, ${number(load.sessions)} sessions, ${number(load.messages)} messages, ${load.problems.length} problems`,
     );
   }
   return samples;

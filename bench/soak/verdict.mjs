@@ -6,15 +6,15 @@ export const FLAT = {
   residentMb: { label: 'resident memory, MB', share: 0.05, atLeast: 10 },
   usedMb: { label: 'heap and buffers in use after collection, MB', share: 0.05, atLeast: 4 },
   descriptors: { label: 'open descriptors', share: 0.05, atLeast: 8 },
-  bytesPerEvent: { label: 'database bytes per event', share: 0.03, atLeast: 0 },
+  bytesPerMessage: { label: 'database bytes per message of 150', share: 0.03, atLeast: 0 },
   sandboxes: { label: 'sandboxes', share: 0.1, atLeast: 3 },
 };
 
-/** Samples with what the database has grown by for each event until then. */
+/** Samples with what the database has grown by for each message until then. */
 export const withRatios = (samples) =>
   samples.map((sample) => ({
     ...sample,
-    bytesPerEvent: sample.events > 0 ? sample.databaseBytes / sample.events : Number.NaN,
+    bytesPerMessage: sample.messages > 0 ? sample.databaseBytes / sample.messages : Number.NaN,
   }));
 
 /** The line through the second half of the samples, by least squares, for each of what has to stay flat. */
