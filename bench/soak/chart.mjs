@@ -37,9 +37,11 @@ ${drawn.join('\n')}
 
 function panel({ key, label, rise, flat, line, from, to }, { samples, x, top, end }) {
   const points = samples.filter((sample) => Number.isFinite(sample[key]));
-  const most = ceiling(Math.max(...points.map((sample) => sample[key])));
+  // The first seconds are dear for each message; the line may leave the picture there.
+  const later = Math.max(...points.filter(({ seconds }) => seconds >= from).map((one) => one[key]));
+  const most = ceiling(Math.min(Math.max(...points.map((one) => one[key])), 2 * later));
   const bottom = top + 34 + PLOT_HEIGHT;
-  const y = (value) => bottom - (Math.min(value, most) / most) * PLOT_HEIGHT;
+  const y = (value) => bottom - (Math.min(value, most * 1.05) / most) * PLOT_HEIGHT;
   const path = points.map((one) => `${fixed(x(one.seconds))} ${fixed(y(one[key]))}`).join('L');
   const grid = [0, most / 2, most].map(
     (value) => `

@@ -18,8 +18,8 @@ export class Probe {
     probe.database.on('error', () => undefined);
     probe.inspector = new WebSocket(service.inspectorUrl);
     await new Promise((resolve, reject) => {
-      probe.inspector.onopen = resolve;
-      probe.inspector.onerror = reject;
+      probe.inspector.addEventListener('open', resolve);
+      probe.inspector.addEventListener('error', reject);
     });
     probe.emptyBytes = await probe.databaseBytes();
     return probe;
