@@ -1,3 +1,4 @@
+import { cpus } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { number } from '../lib/report.mjs';
 import { startService } from '../lib/service.mjs';
@@ -31,8 +32,10 @@ export async function soak({ seconds, say }) {
     const probe = await Probe.open(service);
     const load = new Load(service);
     const begun = performance.now();
+    const machine = busyMeter();
     load.start();
     const samples = await take({ probe, load, seconds, begun, say, signal: stopEarly.signal });
+    const busy = machine();
     await load.stop();
     const left = await probe.untilEmpty(EMPTY_LIMIT_MS);
     await probe.close();
@@ -46,7 +49,7 @@ export async function soak({ seconds, say }) {
     const share = (last.cpuMs - all[0].cpuMs) / 10 / (last.seconds - all[0].seconds);
     const summary =
       `${number(last.seconds / 60)} minutes, ${number(load.sessions)} sessions in real sandboxes, ${number(load.messages)} messages,` +
-      ` ${number(load.resumed)} resumed streams; the service's process used ${number(share)} % of a core`;
+      ` ${number(load.resumed)} resumed streams; the service's process used ${number(share)} % of a core, the machine was ${number(busy * 100)} % busy`;
     const ok = problems.length === 0 && judged.every(({ flat }) => flat);
     return { ok, summary, problems, samples: all, judged, table: toSoakTable(judged) };
   } finally {
@@ -73,4 +76,18 @@ async function take({ probe, load, seconds, begun, say, signal }) {
     );
   }
   return samples;
+}
+
+/** @returns the share of the machine's time that somebody used until the returned function is called. */
+function busyMeter() {
+  const read = () => {
+    const times = cpus().flatMap(({ times: one }) => Object.entries(one));
+    const sum = (entries) => entries.reduce((total, [, ms]) => total + ms, 0);
+    return { all: sum(times), idle: sum(times.filter(([what]) => what === 'idle')) };
+  };
+  const before = read();
+  return () => {
+    const after = read();
+    return 1 - (after.idle - before.idle) / (after.all - before.all);
+  };
 }
