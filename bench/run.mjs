@@ -18,10 +18,11 @@ const USAGE = `npm run bench -- [options]
   --only ROWS       some of: ${Object.keys(ROWS).join(', ')}
   --rounds N        how often each is measured, in turns with what it is compared with (3)
   --json FILE       writes everything that was measured
-  --write           writes the tables and the chart of docs/performance.md
+  --write           writes the tables and charts of docs/performance.md, also those of a soak
   --profile FOLDER  writes CPU profiles of the service's processes, with flame graphs and summaries, by row
   --flame FOLDER    only makes the flame graphs and summaries of CPU profiles that are there
-  --soak DURATION   (30m, 90s) half load for so long: memory, descriptors and bytes per event must stay flat
+  --window FROM-TO  of these seconds of them, such as 30-35: a profile begins when its process does
+  --soak DURATION   (30m, 90s) half load for so long: memory, descriptors and bytes per message must stay flat
   --peers           first installs the servers of others that npm has, to be measured, too
   --no-build        measures the build that is there
   --tiny            as little as possible, to see that it works: its figures mean nothing`;
@@ -39,6 +40,7 @@ const { values: options } = parseArgs({
     write: { type: 'boolean', default: false },
     profile: { type: 'string' },
     flame: { type: 'string' },
+    window: { type: 'string' },
     soak: { type: 'string' },
     peers: { type: 'boolean', default: false },
     'no-build': { type: 'boolean', default: false },
@@ -49,11 +51,18 @@ const { values: options } = parseArgs({
 
 if (options.help) say(USAGE);
 else if (options.soak) process.exitCode = await runSoak();
-else if (options.flame) await renderFlames(options.flame);
+else if (options.flame) process.exitCode = await runFlames();
 else process.exitCode = await run();
 
-async function renderFlames(folder) {
-  for (const path of await renderProfiles(folder)) say(path);
+async function runFlames() {
+  const [, from, to] = /^([\d.]+)-([\d.]+)$/.exec(options.window ?? '') ?? [];
+  if (options.window && !to) return usage('--window takes two numbers, such as 30-35');
+  await renderFlames(options.flame, to && { from: Number(from), to: Number(to) });
+  return 0;
+}
+
+async function renderFlames(folder, window) {
+  for (const path of await renderProfiles(folder, window)) say(path);
 }
 
 /** Fails when something has grown, was left or was wrong. */

@@ -1,17 +1,32 @@
 import { LOADING, describeFrame } from './frames.mjs';
 
 const MICROSECONDS = 1000;
+const SECOND_MS = 1000;
 
 /**
  * The calls of a CPU profile as one tree, callers above what they called.
  * @param profile as `node --cpu-prof` writes it
- * @returns `root`: of nodes with `label`, `kind`, `group`, `self` and `total` milliseconds and `children`; and `idleMs`,
- *   which is no part of it.
+ * @param window the seconds of it that count; all of them if there is none
+ * @returns `root`: of nodes with `label`, `kind`, `group`, `self` and `total` milliseconds and `children`; `idleMs`, which is
+ *   no part of it; and `busy`, the share of each second of the whole that was not idle.
  */
-export function readCallTree(profile) {
+export function readCallTree(profile, { from = 0, to = Infinity } = {}) {
+  const idle = new Set(
+    profile.nodes
+      .filter((node) => describeFrame(node.callFrame).kind === 'idle')
+      .map(({ id }) => id),
+  );
   const times = new Map();
+  const seconds = [];
+  let clock = 0;
   profile.samples.forEach((id, at) => {
-    times.set(id, (times.get(id) ?? 0) + profile.timeDeltas[at] / MICROSECONDS);
+    const ms = profile.timeDeltas[at] / MICROSECONDS;
+    clock += ms;
+    const second = Math.max(0, Math.floor(clock / SECOND_MS));
+    const [busyMs, allMs] = seconds[second] ?? [0, 0];
+    seconds[second] = [busyMs + (idle.has(id) ? 0 : ms), allMs + ms];
+    if (clock >= from * SECOND_MS && clock < to * SECOND_MS)
+      times.set(id, (times.get(id) ?? 0) + ms);
   });
   const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
   const root = makeNode({ label: 'all', kind: 'root', group: '' });
@@ -29,7 +44,9 @@ export function readCallTree(profile) {
   };
   add(profile.nodes[0], root);
   sum(root);
-  return { root, idleMs };
+  // Where nothing was sampled there is nothing to say.
+  const busy = Array.from(seconds, (one) => (one ? one[0] / one[1] : 0));
+  return { root, idleMs, busy };
 }
 
 const makeNode = (frame) => ({ ...frame, self: 0, total: 0, children: new Map() });

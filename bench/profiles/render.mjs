@@ -6,16 +6,18 @@ import { toSummary } from './summary.mjs';
 
 /**
  * Beside every CPU profile in the folder: a flame graph and a summary.
+ * @param window see `readCallTree`
  * @returns the paths that were written.
  */
-export async function renderProfiles(folder) {
+export async function renderProfiles(folder, window) {
   const names = await readdir(folder, { recursive: true });
   const written = [];
   for (const name of names.filter((one) => one.endsWith('.cpuprofile')).toSorted()) {
     const path = join(folder, name);
-    const tree = readCallTree(JSON.parse(await readFile(path, 'utf8')));
+    const tree = readCallTree(JSON.parse(await readFile(path, 'utf8')), window);
     const base = path.slice(0, -'.cpuprofile'.length);
-    const title = `CPU profile of ${titleOf(relative(folder, base), folder)}`;
+    const part = window ? `, seconds ${window.from} to ${window.to}` : '';
+    const title = `CPU profile of ${titleOf(relative(folder, base), folder)}${part}`;
     await writeFile(`${base}.svg`, toFlameSvg(tree, title));
     await writeFile(`${base}.md`, toSummary(tree, title));
     written.push(`${base}.svg`, `${base}.md`);

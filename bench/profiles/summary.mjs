@@ -4,7 +4,7 @@ import { walk } from './call-tree.mjs';
 const ROWS = 25;
 
 /** What a profile says in words: where the time itself went, and what it was called for. */
-export function toSummary({ root, idleMs }, title) {
+export function toSummary({ root, idleMs, busy }, title) {
   const itself = new Map();
   const groups = new Map();
   const within = new Map();
@@ -30,6 +30,8 @@ export function toSummary({ root, idleMs }, title) {
     '',
     `${(all / 1000).toFixed(1)} s, of which ${((idleMs * 100) / all).toFixed(1)} % idle. Of the rest: this project ${part(shares.own)},` +
       ` packages ${part(shares.library)}, Node.js ${part(shares.node)}, native code ${part(shares.native)}, garbage collection ${part(shares.gc)}.`,
+    '',
+    `Busy in each second of the whole run, %: ${busy.map((share) => Math.round(share * 100)).join(' ')}`,
     '',
     'Time in the function itself:',
     '',
