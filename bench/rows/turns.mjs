@@ -7,7 +7,7 @@ export const goals = [{ label: 'service CPU per turn, ms', metric: 'cpu', atMost
 
 /** The service's process alone: supervisors and sandboxes are processes of their own and not its children. */
 export async function open({ tiny, profile }) {
-  const count = tiny ? 6 : 200;
+  const count = tiny ? 6 : 1_000;
   const service = await startService({ env: { WORKER_CONCURRENCY: '8' }, profile });
   const contenders = {
     service: async () => {
