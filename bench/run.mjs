@@ -1,5 +1,5 @@
 // How fast the service is beside others that do the same, measured in turns on the same machine.
-// npm run bench [-- --only live,replay --rounds 3 --write --json FILE --profile FOLDER --tiny]
+// npm run bench [-- --only live,replay --rounds 3 --write --json FILE --profile FOLDER --flame FOLDER --tiny]
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -8,19 +8,29 @@ import { prepare, ROOT } from '../scripts/lib/project.mjs';
 import { toChart } from './lib/chart.mjs';
 import { describeMachine } from './lib/machine.mjs';
 import { figures, judge, number, toMarkdown } from './lib/report.mjs';
+import { installPeers } from './references/peers.mjs';
+import { renderProfiles } from './profiles/render.mjs';
 import { ROWS } from './rows/index.mjs';
+import { toSoakChart } from './soak/chart.mjs';
+import { parseDuration, soak } from './soak/run.mjs';
 
 const USAGE = `npm run bench -- [options]
   --only ROWS       some of: ${Object.keys(ROWS).join(', ')}
   --rounds N        how often each is measured, in turns with what it is compared with (3)
   --json FILE       writes everything that was measured
-  --write           writes the tables and the chart of docs/performance.md
-  --profile FOLDER  writes CPU profiles of the service's processes
+  --write           writes the tables and charts of docs/performance.md, also those of a soak
+  --profile FOLDER  writes CPU profiles of the service's processes, with flame graphs and summaries, by row
+  --flame FOLDER    only makes the flame graphs and summaries of CPU profiles that are there
+  --window FROM-TO  of these seconds of them, such as 30-35: a profile begins when its process does
+  --soak DURATION   (30m, 90s) half load for so long: memory, descriptors and bytes per message must stay flat
+  --peers           first installs the servers of others that npm has, to be measured, too
   --no-build        measures the build that is there
   --tiny            as little as possible, to see that it works: its figures mean nothing`;
 const DOCUMENT = join(ROOT, 'docs', 'performance.md');
 const CHART = join(ROOT, 'docs', 'performance.svg');
+const SOAK_CHART = join(ROOT, 'docs', 'soak.svg');
 const MARKERS = ['<!-- bench: begin -->\n', '<!-- bench: end -->'];
+const SOAK_MARKERS = ['<!-- soak: begin -->\n', '<!-- soak: end -->'];
 
 const { values: options } = parseArgs({
   options: {
@@ -29,6 +39,10 @@ const { values: options } = parseArgs({
     json: { type: 'string' },
     write: { type: 'boolean', default: false },
     profile: { type: 'string' },
+    flame: { type: 'string' },
+    window: { type: 'string' },
+    soak: { type: 'string' },
+    peers: { type: 'boolean', default: false },
     'no-build': { type: 'boolean', default: false },
     tiny: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -36,7 +50,43 @@ const { values: options } = parseArgs({
 });
 
 if (options.help) say(USAGE);
+else if (options.soak) process.exitCode = await runSoak();
+else if (options.flame) process.exitCode = await runFlames();
 else process.exitCode = await run();
+
+async function runFlames() {
+  const [, from, to] = /^([\d.]+)-([\d.]+)$/.exec(options.window ?? '') ?? [];
+  if (options.window && !to) return usage('--window takes two numbers, such as 30-35');
+  await renderFlames(options.flame, to && { from: Number(from), to: Number(to) });
+  return 0;
+}
+
+async function renderFlames(folder, window) {
+  for (const path of await renderProfiles(folder, window)) say(path);
+}
+
+/** Fails when something has grown, was left or was wrong. */
+async function runSoak() {
+  const seconds = parseDuration(options.soak);
+  if (!seconds) return usage('--soak takes a duration, such as 30m');
+  if (!options['no-build']) prepare(complain);
+  const machine = describeMachine(1);
+  say(`${machine.description}\nsoak: ${options.soak} at half load`);
+  const { ok, summary, problems, samples, judged, table } = await soak({ seconds, say });
+  for (const problem of problems.slice(0, 10)) complain(`  ${problem}`);
+  say(`\n${summary}\n\n${table}\n\n${ok ? 'flat' : 'NOT flat, or something was wrong'}`);
+  if (options.json)
+    await writeFile(
+      options.json,
+      `${JSON.stringify({ machine, judged, problems, samples }, null, 2)}\n`,
+    );
+  if (options.write) {
+    const note = `${machine.description}, ${machine.date}; after garbage collection`;
+    await writeFile(SOAK_CHART, toSoakChart(samples, judged, note));
+    await replacePart(SOAK_MARKERS, `${note}: ${summary}.\n\n${table}`);
+  }
+  return ok ? 0 : 1;
+}
 
 async function run() {
   const names = options.only?.split(',') ?? Object.keys(ROWS);
@@ -45,6 +95,7 @@ async function run() {
   const rounds = Number(options.rounds);
   if (!Number.isInteger(rounds) || rounds < 1) return usage('--rounds takes a whole number');
   if (!options['no-build']) prepare(complain);
+  if (options.peers) installPeers(complain);
 
   const machine = describeMachine(rounds);
   say(machine.description);
@@ -62,6 +113,7 @@ async function run() {
   const judged = judge(ROWS, measured);
   say('');
   for (const one of judged) say(verdict(one));
+  if (options.profile) await renderFlames(options.profile);
   if (options.json)
     await writeFile(options.json, `${JSON.stringify({ machine, judged, measured }, null, 2)}\n`);
   if (options.write) await writeDocument({ machine, judged, measured });
@@ -75,7 +127,7 @@ async function measureRow(name, rounds) {
   const { contenders, close } = await row.open({
     say,
     tiny: options.tiny,
-    profile: options.profile,
+    profile: options.profile && join(options.profile, name),
   });
   const results = Object.fromEntries(Object.keys(contenders).map((who) => [who, []]));
   try {
@@ -102,15 +154,18 @@ function verdict(one) {
   return `  ${one.met ? 'ok' : 'NO'}  ${one.label}: ${range(one)}, goal ${sign} ${number(one.goal)}`;
 }
 
-/** Between its markers; what people wrote around them stays. */
 async function writeDocument(results) {
-  const text = await readFile(DOCUMENT, 'utf8');
-  const [before, rest] = text.split(MARKERS[0]);
-  const after = rest?.split(MARKERS[1])[1];
-  if (after === undefined) throw new Error(`${DOCUMENT} has no markers`);
-  const tables = toMarkdown(ROWS, results);
-  await writeFile(DOCUMENT, `${before}${MARKERS[0]}\n${tables}\n${MARKERS[1]}${after}`);
+  await replacePart(MARKERS, toMarkdown(ROWS, results));
   await writeFile(CHART, toChart(results.judged, results.machine.description));
+}
+
+/** What is between two markers of the document; what people wrote around them stays. */
+async function replacePart([begin, end], part) {
+  const text = await readFile(DOCUMENT, 'utf8');
+  const [before, rest] = text.split(begin);
+  const after = rest?.split(end)[1];
+  if (after === undefined) throw new Error(`${DOCUMENT} has no ${begin.trim()}`);
+  await writeFile(DOCUMENT, `${before}${begin}\n${part.trimEnd()}\n\n${end}${after}`);
 }
 
 function usage(problem) {

@@ -1,21 +1,24 @@
 /** What every stream carries: 150 bytes with a number that rises by one, and when it was written (microseconds). */
 export const MESSAGE_BYTES = 150;
-const FILL = 'abcdefghijklmnopqrstuvwxyz '.repeat(6);
+export const MESSAGE_FILL = 'abcdefghijklmnopqrstuvwxyz '.repeat(6);
 
 export const nowMicros = () => Math.round((performance.timeOrigin + performance.now()) * 1000);
 
 export function message(seq, at = nowMicros()) {
-  return `@s=${seq} @t=${at} ${FILL}`.slice(0, MESSAGE_BYTES - 1);
+  return `@s=${seq} @t=${at} ${MESSAGE_FILL}`.slice(0, MESSAGE_BYTES - 1);
 }
 
-/** The same from a sandbox, without a process for each line; bash waits on a pipe to which nobody writes. */
-export const pacedScript = ({ count, intervalMs }) => `
-exec 9<> <(:); export LC_ALL=C; fill='${FILL}'
-interval=${intervalMs * 1000}; next=\${EPOCHREALTIME/./}
-for ((n = 1; n <= ${count}; n++)); do
+/**
+ * The same from a sandbox, without a process for each line; bash waits on a pipe to which nobody writes.
+ * @param options `from`: the first one's number; `form`: what each message is put between.
+ */
+export const pacedScript = ({ count, intervalMs, from = 1, form = ['', ''] }) => `
+exec 9<> <(:); export LC_ALL=C; fill='${MESSAGE_FILL}'
+interval=$((${intervalMs} * 1000)); next=\${EPOCHREALTIME/./}
+for ((n = ${from}; n < ${from} + ${count}; n++)); do
   ((next += interval)); now=\${EPOCHREALTIME/./}; wait=$((next - now))
   if ((wait > 0)); then printf -v wait '%d.%06d' $((wait / 1000000)) $((wait % 1000000)); read -r -t "$wait" -u 9; fi
-  line="@s=$n @t=\${EPOCHREALTIME/./} $fill"; printf '%s\\n' "\${line:0:${MESSAGE_BYTES - 1}}"
+  line="@s=$n @t=\${EPOCHREALTIME/./} $fill"; printf '${form[0]}%s${form[1]}\\n' "\${line:0:${MESSAGE_BYTES - 1}}"
 done`;
 
 /**

@@ -4,6 +4,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { message } from './messages.mjs';
 import { serve } from './rpc.mjs';
 
+const PLAIN = { type: 'text/plain', before: '', after: '' };
+
 let credit = 0;
 let stopped = true;
 const going = () => !stopped;
@@ -11,8 +13,11 @@ const allowed = (seq) => stopped || seq <= credit;
 let wake;
 let running = Promise.resolve();
 
-/** One connection that posts one message at a time. */
-function connection(port) {
+/**
+ * One connection that posts one message at a time.
+ * @param options `wrap`: the content's type, and what the message stands between.
+ */
+function connection({ port, wrap = PLAIN }) {
   const socket = connect({ port, host: '127.0.0.1', noDelay: true });
   let answered;
   let answer = '';
@@ -28,12 +33,13 @@ function connection(port) {
   });
   socket.on('error', () => answered?.('lost'));
   return {
-    post: (path, body) =>
+    post: (path, text) =>
       new Promise((resolve, reject) => {
         answered = (status) =>
           status.startsWith('20') ? resolve() : reject(new Error(`POST: ${status}`));
+        const body = wrap.before + text + wrap.after;
         socket.write(
-          `POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+          `POST ${path} HTTP/1.1\r\nhost: x\r\ncontent-type: ${wrap.type}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
         );
       }),
     end: () => socket.destroy(),
@@ -41,8 +47,8 @@ function connection(port) {
 }
 
 /** So many messages a second over all channels, each channel in turn. */
-async function paced({ port, paths, rate }) {
-  const link = connection(port);
+async function paced({ port, wrap, paths, rate }) {
+  const link = connection({ port, wrap });
   const begun = performance.now();
   for (let sent = 0; going(); sent += 1) {
     const wait = begun + (sent * 1000) / rate - performance.now();
@@ -53,10 +59,10 @@ async function paced({ port, paths, rate }) {
 }
 
 /** As fast as it is taken, but no further ahead of the slowest reader than it is allowed to be. */
-async function flatOut({ port, paths }, connections) {
+async function flatOut({ port, wrap, paths }, connections) {
   await Promise.all(
     Array.from({ length: connections }, async (_, index) => {
-      const link = connection(port);
+      const link = connection({ port, wrap });
       const own = paths.filter((_path, at) => at % connections === index);
       for (let seq = 1; going(); seq += 1) {
         while (!allowed(seq)) {

@@ -1,3 +1,4 @@
+import { table } from './markdown.mjs';
 import { spread } from './statistics.mjs';
 
 /**
@@ -67,18 +68,6 @@ export function toMarkdown(rows, { machine, judged, measured }) {
     '',
     table(['Row', 'Who', 'Figure', 'Median', 'Rounds'], details),
     '',
-  ].join('\n');
-}
-
-/** Columns as wide as their widest cell, as prettier writes them. */
-function table(head, body) {
-  const all = [head, ...body].map((row) => row.map((cell) => cell.replaceAll('|', '\\|')));
-  const widths = head.map((_, at) => Math.max(3, ...all.map((row) => row[at].length)));
-  const line = (row) => `| ${row.map((cell, at) => cell.padEnd(widths[at])).join(' | ')} |`;
-  return [
-    line(all[0]),
-    line(widths.map((width) => '-'.repeat(width))),
-    ...all.slice(1).map(line),
   ].join('\n');
 }
 

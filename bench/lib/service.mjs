@@ -8,19 +8,24 @@ import { tree } from './processes.mjs';
 import { apiClient } from './subjects.mjs';
 
 const START_LIMIT_MS = 60_000;
+const INSPECTOR_TALK = /^(For help, see: |Debugger (attached|ending)|Waiting for the debugger)/;
 
-/** The built service as it is deployed, with its own PostgreSQL, in a folder that goes with it. */
-export async function startService({ env = {}, profile } = {}) {
+/**
+ * The built service as it is deployed, with its own PostgreSQL, in a folder that goes with it.
+ * @param options `inspect`: with Node's inspector, at `inspectorUrl`.
+ */
+export async function startService({ env = {}, profile, inspect = false } = {}) {
   const dataDir = await mkdtemp(join(tmpdir(), 'bench-'));
   // The users of sandboxes pass through it.
   await chmod(dataDir, 0o755);
   const nodeFlags = profile ? ['--cpu-prof', `--cpu-prof-dir=${profile}`] : [];
+  if (inspect) nodeFlags.push('--inspect=127.0.0.1:0');
   const child = spawn(
     NODE,
     [...nodeFlags, '--enable-source-maps', join(ROOT, 'dist/src/main.js')],
     {
       cwd: ROOT,
-      stdio: ['ignore', 'pipe', 'inherit'],
+      stdio: ['ignore', 'pipe', inspect ? 'pipe' : 'inherit'],
       env: {
         ...process.env,
         PORT: '0',
@@ -39,6 +44,7 @@ export async function startService({ env = {}, profile } = {}) {
     await rm(dataDir, { recursive: true, force: true });
   };
   try {
+    const inspector = inspect && inspectorOf(child);
     const { url, token } = await firstWords(child);
     const client = apiClient(url, token);
     const agent = { name: 'bench', provider: 'shell', model: 'shell/bash' };
@@ -47,6 +53,8 @@ export async function startService({ env = {}, profile } = {}) {
       ...client,
       agentId,
       pid: child.pid,
+      dataDir,
+      ...(inspector && { inspectorUrl: await inspector }),
       pids: () => tree(child.pid),
       run: async (prompt) => (await client.post('/sessions', { agent_id: agentId, prompt })).id,
       stop,
@@ -69,6 +77,17 @@ function firstWords(child) {
       if (!token) return;
       clearTimeout(timer);
       resolve({ url, token });
+    });
+  });
+}
+
+/** Where the inspector listens; it says so on standard error, of which the rest is passed on. */
+function inspectorOf(child) {
+  return new Promise((resolve) => {
+    createInterface({ input: child.stderr }).on('line', (line) => {
+      const url = /^Debugger listening on (ws:\S+)/.exec(line)?.[1];
+      if (url) resolve(url);
+      else if (!INSPECTOR_TALK.test(line)) process.stderr.write(`${line}\n`);
     });
   });
 }

@@ -85,6 +85,10 @@ export class SseSocket {
     this.socket.pause();
   }
 
+  resume() {
+    this.socket.resume();
+  }
+
   destroy() {
     this.socket.destroy();
   }

@@ -1,7 +1,14 @@
 import * as bare from './bare-node.mjs';
 import * as nchan from './nchan.mjs';
+import * as opencode from './opencode.mjs';
+import * as sandboxAgent from './sandbox-agent.mjs';
 
-const ALL = { nchan, 'bare-node': { missing: bare.missing, start: bare.start } };
+const ALL = {
+  nchan: { missing: nchan.missing, start: nchan.start },
+  'bare-node': { missing: bare.missing, start: bare.start },
+  'sandbox-agent': { missing: sandboxAgent.missing, start: sandboxAgent.start },
+  opencode: { missing: opencode.missing, start: opencode.start },
+};
 
 /** Starts those of the servers that are there; says which are not, once each. */
 export async function available(names, say) {

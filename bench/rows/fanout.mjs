@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { cpuMeter } from '../lib/processes.mjs';
 import { startPublisher, startReader, startSourceService } from '../lib/subjects.mjs';
+import { feedOf } from '../references/feeds.mjs';
 import { available } from '../references/index.mjs';
 
 const AHEAD = 1500;
@@ -11,11 +12,11 @@ const NO_END = 100_000_000;
  * nothing is lost or skipped and the readers' speed is what is measured.
  * @param allow lets the source write up to this message of each channel.
  */
-async function saturate({ reader, allow, pids, windowMs, warmupMs }) {
+async function saturate({ reader, allow, pids, windowMs, warmupMs, ahead = AHEAD }) {
   let allowed = 0;
   reader.on('progress', ({ slowest }) => {
-    if (slowest + AHEAD / 2 <= allowed) return;
-    allowed = Math.floor(slowest) + AHEAD;
+    if (slowest + ahead / 2 <= allowed) return;
+    allowed = Math.floor(slowest) + ahead;
     void allow(allowed);
   });
   await reader.call('begin', { tellProgress: true });
@@ -54,10 +55,13 @@ export function fanoutRow({ title, goals, channels, readers, references: names }
     const publisher = await startPublisher();
     const service = await startSourceService({ profile });
     const references = await available(names, say);
-    const follow = (streams, ids) =>
-      channelCount === 1
+    const follow = (streams, { ids, same = true }) =>
+      channelCount === 1 && same
         ? reader.call('openSame', { target: streams[0], count: readerCount, ids })
-        : reader.call('openEach', { targets: streams, ids });
+        : reader.call('openEach', {
+            targets: streams.flatMap((stream) => Array.from({ length: readerCount }, () => stream)),
+            ids,
+          });
 
     const contenders = {
       service: async () => {
@@ -67,7 +71,7 @@ export function fanoutRow({ title, goals, channels, readers, references: names }
         for (const id of sessions) await service.until(id, 'running');
         await follow(
           sessions.map((id) => service.stream(id)),
-          true,
+          { ids: true },
         );
         const database = service.pids().filter((pid) => pid !== service.pid);
         const pids = { server: [service.pid], database };
@@ -79,19 +83,21 @@ export function fanoutRow({ title, goals, channels, readers, references: names }
     };
     let round = 0;
     for (const [name, reference] of Object.entries(references)) {
+      const feed = feedOf(reference, publisher);
       contenders[name] = async () => {
         round += 1;
         const channelNames = Array.from({ length: channelCount }, (_, at) => `many-${round}-${at}`);
+        await feed.open(channelNames);
         await follow(
           channelNames.map((channel) => reference.stream(channel)),
-          reference.ids,
+          reference,
         );
-        const paths = channelNames.map((channel) => reference.publish(channel));
-        await publisher.call('start', { port: reference.port, paths });
+        await feed.saturate(channelNames);
         const pids = { server: reference.pids(), database: [] };
-        const allow = (upTo) => publisher.call('allow', upTo);
-        const result = await saturate({ reader, allow, pids, windowMs, warmupMs });
-        await publisher.call('stop');
+        const { allow } = feed;
+        const { ahead } = reference;
+        const result = await saturate({ reader, allow, pids, windowMs, warmupMs, ahead });
+        await feed.stop();
         return result;
       };
     }

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { privateBytes } from '../lib/processes.mjs';
-import { startReader, startSourceService } from '../lib/subjects.mjs';
+import { startPublisher, startReader, startSourceService } from '../lib/subjects.mjs';
+import { feedOf } from '../references/feeds.mjs';
 import { available } from '../references/index.mjs';
 
 export const title = 'Idle streams';
@@ -15,7 +16,8 @@ export async function open({ say, tiny }) {
   const sessions = tiny ? 2 : 100;
   const reader = await startReader();
   const service = await startSourceService();
-  const references = await available(['nchan', 'bare-node'], say);
+  const publisher = await startPublisher();
+  const references = await available(['nchan', 'bare-node', 'sandbox-agent', 'opencode'], say);
   await service.allow(1);
   const ids = [];
   for (let at = 0; at < sessions; at += 1) ids.push(await service.source(2));
@@ -50,13 +52,25 @@ export async function open({ say, tiny }) {
       ),
   };
   for (const [name, reference] of Object.entries(references)) {
-    contenders[name] = () =>
-      hold(
-        Array.from({ length: count }, (_, at) => reference.stream(`idle-${at % sessions}`)),
-        reference.pids(),
+    const feed = feedOf(reference, publisher);
+    const channels = Array.from(
+      { length: reference.idle?.channels ?? sessions },
+      (_, at) => `idle-${at}`,
+    );
+    const streams = Math.min(count, reference.idle?.streams ?? count);
+    contenders[name] = async () => {
+      await feed.open(channels);
+      const targets = Array.from({ length: streams }, (_, at) =>
+        reference.stream(channels[at % channels.length]),
       );
+      const result = await hold(targets, reference.pids());
+      await feed.stop();
+      return result;
+    };
   }
   const close = () =>
-    Promise.all([reader, service, ...Object.values(references)].map((one) => one.stop()));
+    Promise.all(
+      [reader, publisher, service, ...Object.values(references)].map((one) => one.stop()),
+    );
   return { contenders, close };
 }

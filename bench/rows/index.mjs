@@ -19,15 +19,25 @@ export const ROWS = {
     title: 'One session, 200 readers, saturated',
     channels: 1,
     readers: 200,
-    references: ['nchan', 'bare-node'],
-    goals: [{ label: 'deliveries a second / nchan', metric: 'rate', against: 'nchan', atLeast: 4 }],
+    references: ['nchan', 'bare-node', 'sandbox-agent', 'opencode'],
+    goals: [
+      { label: 'fan-out to 200 readers / nchan', metric: 'rate', against: 'nchan', atLeast: 4 },
+      {
+        label: 'fan-out to 200 readers / sandbox-agent',
+        metric: 'rate',
+        against: 'sandbox-agent',
+        atLeast: 8,
+      },
+    ],
   }),
   streams: fanoutRow({
     title: '200 sessions with a reader each, saturated; the service commits before it delivers',
     channels: 200,
     readers: 1,
     references: ['nchan', 'bare-node'],
-    goals: [{ label: 'messages a second / nchan', metric: 'rate', against: 'nchan', atLeast: 0.7 }],
+    goals: [
+      { label: '200 streams at once / nchan', metric: 'rate', against: 'nchan', atLeast: 0.7 },
+    ],
   }),
   replay,
   memory,

@@ -3,15 +3,26 @@ import { pacedScript } from '../lib/messages.mjs';
 import { cpuMeter } from '../lib/processes.mjs';
 import { startService } from '../lib/service.mjs';
 import { startPublisher, startReader } from '../lib/subjects.mjs';
+import { feedOf } from '../references/feeds.mjs';
 import { available } from '../references/index.mjs';
 
 export const title =
   'Live: 50 streams, 500 messages a second in all; printed (or posted) to received';
-export const metrics = { p50: 'p50, ms', p99: 'p99, ms', cpu: 'server CPU per event, µs' };
+export const metrics = {
+  p50: 'p50, ms',
+  p99: 'p99, ms',
+  cpu: 'server CPU per event, µs',
+  rate: 'messages received a second',
+};
 export const goals = [
-  { label: 'live p50 / nchan', metric: 'p50', against: 'nchan', atMost: 6 },
-  { label: 'live p50 / sandbox-agent', metric: 'p50', against: 'sandbox-agent', atMost: 1.2 },
-  { label: 'live p99 / nchan', metric: 'p99', against: 'nchan', atMost: 8 },
+  { label: 'live delivery p50 / nchan', metric: 'p50', against: 'nchan', atMost: 6 },
+  {
+    label: 'live delivery p50 / sandbox-agent',
+    metric: 'p50',
+    against: 'sandbox-agent',
+    atMost: 1.2,
+  },
+  { label: 'live delivery p99 / nchan', metric: 'p99', against: 'nchan', atMost: 8 },
 ];
 
 /** The service runs real sandboxes: what is measured begins at the `printf` in them. */
@@ -22,7 +33,7 @@ export async function open({ say, tiny, profile }) {
   const reader = await startReader();
   const publisher = await startPublisher();
   const service = await startService({ env: { WORKER_CONCURRENCY: String(streams) }, profile });
-  const references = await available(['nchan', 'bare-node'], say);
+  const references = await available(['nchan', 'bare-node', 'sandbox-agent', 'opencode'], say);
 
   /** What the streams carry in the window, once they flow. */
   const observe = async (targets, ids, pids) => {
@@ -35,7 +46,7 @@ export async function open({ say, tiny, profile }) {
     const cpuMs = cpu();
     await reader.call('close');
     if (problems.length > 0) throw new Error(problems.join('; '));
-    return { p50, p99, cpu: (cpuMs * 1000) / count };
+    return { p50, p99, cpu: (cpuMs * 1000) / count, rate: (count * 1000) / windowMs };
   };
 
   const contenders = {
@@ -52,19 +63,20 @@ export async function open({ say, tiny, profile }) {
     },
   };
   for (const [name, reference] of Object.entries(references)) {
+    const feed = feedOf(reference, publisher);
     let round = 0;
     contenders[name] = async () => {
       round += 1;
       const channels = Array.from({ length: streams }, (_, at) => `live-${round}-${at}`);
-      const paths = channels.map((channel) => reference.publish(channel));
-      await publisher.call('start', { port: reference.port, paths, rate });
+      await feed.open(channels);
+      await feed.paced(channels, rate);
       await delay(300);
       const result = await observe(
         channels.map((channel) => reference.stream(channel)),
         reference.ids,
         reference.pids(),
       );
-      await publisher.call('stop');
+      await feed.stop();
       return result;
     };
   }

@@ -10,7 +10,7 @@ export const metrics = {
 };
 export const goals = [
   {
-    label: 'MB a second / bare Node sending slabs',
+    label: 'replay from memory / bare Node with slabs',
     metric: 'megabytes',
     against: 'bare-node',
     atLeast: 0.7,

@@ -2,7 +2,7 @@ import { startSourceService } from '../lib/subjects.mjs';
 
 export const title = "Purging a day's log";
 export const metrics = { wal: 'WAL, MB', ms: 'ms', freed: 'MB given back to the disk' };
-export const goals = [{ label: 'WAL, MB', metric: 'wal', atMost: 1 }];
+export const goals = [{ label: "WAL of purging a day's log, MB", metric: 'wal', atMost: 1 }];
 
 /** What maintenance does at night, by the same method of the built service, on a day that is past retention. */
 export async function open({ tiny }) {

@@ -7,7 +7,7 @@ export const goals = [{ label: 'service CPU per turn, ms', metric: 'cpu', atMost
 
 /** The service's process alone: supervisors and sandboxes are processes of their own and not its children. */
 export async function open({ tiny, profile }) {
-  const count = tiny ? 6 : 200;
+  const count = tiny ? 6 : 1_000;
   const service = await startService({ env: { WORKER_CONCURRENCY: '8' }, profile });
   const contenders = {
     service: async () => {
@@ -16,7 +16,8 @@ export async function open({ tiny, profile }) {
       const ids = [];
       for (let at = 0; at < count; at += 1) ids.push(await service.run('true'));
       // The last one's end is waited for, and then whoever is still under way: asking costs the service, too.
-      for (const id of ids.toReversed()) await service.until(id, 'completed', 600_000);
+      for (const id of ids.toReversed())
+        await service.until(id, 'completed', { limitMs: 600_000, everyMs: 500 });
       const result = {
         cpu: (cpuMs(service.pid) - before) / count,
         rate: (count * 1000) / (performance.now() - begun),

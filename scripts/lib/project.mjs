@@ -84,7 +84,7 @@ function build(say) {
  *
  * @param {string[]} args
  */
-function npm(args) {
+export function npm(args) {
   const self = process.env.npm_execpath;
   const [file, first] = self?.endsWith('.js') ? [process.execPath, [self]] : ['npm', []];
   // npm's warnings go to standard error; its account of what it added is of no interest here.

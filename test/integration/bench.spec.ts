@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { testWith } from '../support/requirements.js';
 
 const ROWS = ['replay', 'fanout'];
 
@@ -17,6 +18,11 @@ interface Results {
   judged: { row: string; median?: number; missing?: boolean }[];
 }
 
+interface Soak {
+  samples: Record<string, number>[];
+  problems: string[];
+}
+
 describe('the bench', () => {
   it('measures the service in a tiny setting, with its streams checked', () => {
     const file = join(folder, 'results.json');
@@ -29,6 +35,8 @@ describe('the bench', () => {
       ROWS.join(','),
       '--json',
       file,
+      '--profile',
+      folder,
     ];
     const bench = spawnSync(process.execPath, ['bench/run.mjs', ...args], { encoding: 'utf8' });
     expect([bench.status, bench.stderr]).toEqual([0, '']);
@@ -41,6 +49,30 @@ describe('the bench', () => {
       expect(measured[row]?.service).toHaveLength(1);
     }
     expect(new Set(judged.map(({ row }) => row))).toEqual(new Set(ROWS));
+
+    // Every profile comes with a picture and words in which functions have their names and places in the source.
+    const profiles = readdirSync(join(folder, 'replay'));
+    const [picture = '', words = ''] = ['.svg', '.md'].map((ending) => {
+      const name = profiles.find((one) => one.endsWith(ending)) ?? '';
+      return readFileSync(join(folder, 'replay', name), 'utf8');
+    });
+    expect(picture).toMatch(/^<svg [^]*<\/svg>\n$/);
+    for (const text of [picture, words]) expect(text).toMatch(/\w+ src\/[\w/-]+\.ts:\d+/);
+  });
+
+  testWith(['bubblewrap'], 'soaks the service with real sandboxes, and leaves nothing', () => {
+    const file = join(folder, 'soak.json');
+    const args = ['--no-build', '--soak', '6s', '--json', file];
+    const bench = spawnSync(process.execPath, ['bench/run.mjs', ...args], { encoding: 'utf8' });
+    expect(bench.stderr).toBe('');
+    // So short a time says nothing of what is flat.
+    expect(bench.stdout).toContain('database bytes per message');
+
+    const { samples, problems } = JSON.parse(readFileSync(file, 'utf8')) as Soak;
+    expect(problems).toEqual([]);
+    expect(samples.length).toBeGreaterThan(1);
+    for (const sample of samples) expect(sample.usedMb).toBeGreaterThan(1);
+    expect(samples.at(-1)?.messages).toBeGreaterThan(0);
   });
 
   it('says what it takes', () => {

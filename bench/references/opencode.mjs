@@ -1,0 +1,52 @@
+// `opencode serve` (Bun): one bus for each folder, whose events all its readers get. Nothing but a user's own session with
+// a model puts text on it, except the notices for its terminal, which anybody may post: these carry the messages. So what
+// is compared is its bus and its stream alone, without an agent, without a log.
+import { mkdir } from 'node:fs/promises';
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { findPeer, whyMissing } from './peers.mjs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { startServer } from './server-process.mjs';
+
+export const missing = () => whyMissing('opencode');
+
+export async function start() {
+  const server = await startServer({
+    program: findPeer('opencode'),
+    args: (port) => ['serve', '--hostname', '127.0.0.1', '--port', String(port), '--pure'],
+    env: { OPENCODE_DISABLE_AUTOUPDATE: '1', OPENCODE_DISABLE_MODELS_FETCH: '1' },
+    prepare: (folder) => mkdir(join(folder, 'channels')),
+  });
+  const { port } = server;
+  await untilAnswering(`http://127.0.0.1:${port}/path`);
+  const query = (channel) => {
+    const folder = join(server.folder, 'channels', channel);
+    mkdirSync(folder, { recursive: true });
+    return `directory=${encodeURIComponent(folder)}`;
+  };
+  return {
+    port,
+    ids: false,
+    // Every stream begins with an event of its own.
+    same: false,
+    // Ten times the memory of the others each: fewer show as much.
+    idle: { streams: 1_000, channels: 10 },
+    // It queues without bound, and is done with its queue before anything else.
+    ahead: 20,
+    pids: () => [server.pid],
+    publish: (channel) => `/tui/show-toast?${query(channel)}`,
+    wrap: { type: 'application/json', before: '{"variant":"info","message":"', after: '"}' },
+    stream: (channel) => ({ port, path: `/event?${query(channel)}` }),
+    stop: server.stop,
+  };
+}
+
+/** It listens before it can answer, and what it is asked until then is never answered. */
+async function untilAnswering(url) {
+  for (let attempt = 0; ; attempt += 1) {
+    const answer = await fetch(url, { signal: AbortSignal.timeout(2_000) }).catch(() => undefined);
+    if (answer?.ok) return;
+    if (attempt === 10) throw new Error('opencode does not answer');
+    await delay(200);
+  }
+}
