@@ -15,6 +15,24 @@ export interface Entry {
 /** Existing folders over which a private one may be laid; the first that is there is taken. */
 export const VIEW_BASES = ['/mnt', '/media', '/srv', '/opt'];
 
+/**
+ * What bubblewrap says when a mount of the host went while it took the host's mounts over, as those of containers do.
+ * Nothing has been run then, and the next try finds other mounts.
+ */
+const MOUNT_GONE = /Unable to apply mount flags: remount .*No such file or directory/;
+const ENTRIES = 4;
+
+/** Enters a sandbox, again if only a mount of the host went meanwhile. @param words what bubblewrap said, if it failed */
+export async function enter<Result>(
+  attempt: () => Promise<Result>,
+  words: (result: Result) => Promise<string> | string,
+): Promise<Result> {
+  for (let tries = 1; ; tries += 1) {
+    const result = await attempt();
+    if (tries === ENTRIES || !MOUNT_GONE.test(await words(result))) return result;
+  }
+}
+
 /** Becomes the user, keeping no privilege: neither groups nor the way back. */
 export function becomeUser(setpriv: string, uid: number): string[] {
   const id = String(uid);

@@ -1,4 +1,5 @@
 import { SandboxError } from '../sandbox-error.js';
+import { enter } from './entry.js';
 import type { Command, Spawner } from './spawner/spawner.js';
 
 export interface InsideResult {
@@ -16,10 +17,11 @@ export async function runInside(
   spawner: Spawner,
   { descriptors, ...command }: InsideCommand,
 ): Promise<InsideResult> {
-  const { exitCode, output } = await spawner.run({
-    ...command,
-    descriptors: descriptors.map((data) => Buffer.from(data)),
-  });
+  const fed = descriptors.map((data) => Buffer.from(data));
+  const { exitCode, output } = await enter(
+    () => spawner.run({ ...command, descriptors: fed }),
+    (result) => (result.exitCode === 0 ? '' : result.output),
+  );
   if (exitCode !== null) return { exitCode, output };
   throw new SandboxError('failed', `${command.argv[0]} could not be started: ${output}`);
 }

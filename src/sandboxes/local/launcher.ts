@@ -1,6 +1,6 @@
 import { chown, mkdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { SandboxError } from '../sandbox-error.js';
+import { enter } from './entry.js';
 import type { LaunchFolder } from '../shared/launch/launch-folder.js';
 import type { LaunchAnswer, LaunchRequest } from '../shared/launch/launch-request.js';
 import { supervisorEntry } from './paths.js';
@@ -47,28 +47,22 @@ export async function startSupervisor(options: {
   );
   const abort = (): void => void onAbort().catch(() => undefined);
   signal.addEventListener('abort', abort);
-  let line: string;
-  try {
+  const stdin = Buffer.from(JSON.stringify(request));
+  const start = async (): Promise<LaunchAnswer> => {
     // Once it has answered it is nobody's child: whoever started it may end before it.
-    ({ output: line } = await spawner.run({
-      argv,
-      stdin: Buffer.from(JSON.stringify(request)),
-      log: folder.log,
-      until: 'line',
-    }));
+    const { output } = await spawner.run({ argv, stdin, log: folder.log, until: 'line' });
+    if (output.startsWith('{')) return JSON.parse(output) as LaunchAnswer;
+    return { ok: false, message: await lastLine(folder.log) };
+  };
+  let answer: LaunchAnswer;
+  try {
+    answer = await enter(start, (tried) => (tried.ok || signal.aborted ? '' : tried.message));
   } finally {
     signal.removeEventListener('abort', abort);
   }
-  const answer = answerIn(line);
   if (signal.aborted) throw new SandboxError('aborted', 'the launch was aborted');
-  if (answer?.ok) return;
-  const complaint = answer === null ? await lastLine(join(folder.path, 'log')) : answer.message;
-  throw new SandboxError('failed', `the sandbox could not be started: ${complaint}`);
-}
-
-/** `null` if it ended without one. */
-function answerIn(line: string): LaunchAnswer | null {
-  return line.startsWith('{') ? (JSON.parse(line) as LaunchAnswer) : null;
+  if (answer.ok) return;
+  throw new SandboxError('failed', `the sandbox could not be started: ${answer.message}`);
 }
 
 async function lastLine(path: string): Promise<string> {
