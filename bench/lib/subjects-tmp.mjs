@@ -45,14 +45,14 @@ export function apiClient(url, token) {
       headers: { authorization, ...headers },
     }),
     /** Resolves when the session is in this state. */
-    async until(id, status, limitMs = 120_000) {
+    async until(id, status, { limitMs = 120_000, everyMs = 50 } = {}) {
       const end = performance.now() + limitMs;
       for (;;) {
         const session = await call('GET', `/sessions/${id}`);
         if (session.status === status) return session;
         if (session.status === 'failed' || performance.now() > end)
           throw new Error(`session ${id} is ${session.status}: ${session.error}`);
-        await delay(50);
+        await delay(everyMs);
       }
     },
   };
