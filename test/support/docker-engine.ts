@@ -46,8 +46,8 @@ export interface Supervisor {
 }
 
 /** Names of everything on the engine that carries an installation's name. */
-export async function leftovers(installation: string): Promise<string[]> {
-  const docker = engine();
+export async function leftovers(installation: string, host = DOCKER_HOST): Promise<string[]> {
+  const docker = engine(host);
   const filters = { label: [`agent-session.installation=${installation}`] };
   const containers = await docker.listContainers({ all: true, filters });
   const { Volumes: volumes } = await docker.listVolumes({ filters });

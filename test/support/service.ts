@@ -72,7 +72,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   const databaseUrl = options.databaseUrl ?? database?.url ?? '';
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'service-')));
   // Whole suites run over another driver when the environment says so.
-  const onDocker = { ...process.env, ...options.env }['SANDBOX_DRIVER'] === 'docker';
+  const given = { ...process.env, ...options.env };
+  const onDocker = given['SANDBOX_DRIVER'] === 'docker';
   const cleanUp = async (): Promise<void> => {
     // As with the folder that holds local ones: whoever brought the database may want its sandboxes.
     if (onDocker && database !== undefined) {
@@ -82,7 +83,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     await database?.drop();
   };
   const { child, logs, exited } = run({
-    ...(onDocker && { SANDBOX_IMAGE: process.env['SANDBOX_IMAGE'] ?? (await sandboxImage()) }),
+    ...(onDocker && { SANDBOX_IMAGE: given['SANDBOX_IMAGE'] ?? (await sandboxImage()) }),
     ...options.env,
     DATABASE_URL: databaseUrl,
     DATA_DIR: dataDir,
