@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { basename } from 'node:path';
 import Docker from 'dockerode';
 import { unless } from '../../src/sandboxes/docker/engine.js';
+import { abandoned, forget } from './installation-notes.js';
 import { sharedRootfs } from '../integration/rootfs/shared-rootfs.js';
 
 /** The engine that tests use: a unix socket. */
@@ -9,6 +10,15 @@ export const DOCKER_HOST = process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker
 
 export function engine(host = DOCKER_HOST): Docker {
   return new Docker({ socketPath: host.replace(/^unix:\/\//, '') });
+}
+
+/** For tests: removes what runs that were killed have left on the engine, once for each test file. */
+let tidied: Promise<void> | undefined;
+export function removeAbandoned(): Promise<void> {
+  tidied ??= abandoned(DOCKER_HOST).then(async (installations) => {
+    for (const installation of installations) await removeInstallation(installation);
+  });
+  return tidied;
 }
 
 const images = new Map<string, Promise<string>>();
@@ -91,7 +101,7 @@ export async function removeInstallation(installation: string): Promise<void> {
   for (const { Name } of volumes ?? []) await docker.getVolume(Name).remove();
   for (let rounds = 0; ; rounds += 1) {
     const left = await docker.listImages({ filters });
-    if (left.length === 0) return;
+    if (left.length === 0) break;
     if (rounds === 20) throw new Error(`images are left: ${JSON.stringify(left)}`);
     for (const { Id } of left) {
       // Not before those that are made of it.
@@ -101,4 +111,5 @@ export async function removeInstallation(installation: string): Promise<void> {
         .catch(unless([404, 409], undefined));
     }
   }
+  await forget(installation);
 }

@@ -7,8 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
 import { generateAccessToken, hashAccessToken } from '../../src/auth/access-token.js';
 import { loadInstallationName } from '../../src/sandboxes/installation-name.js';
-import { removeInstallation, sandboxImage } from './docker-engine.js';
+import { DOCKER_HOST, removeInstallation, sandboxImage } from './docker-engine.js';
 import { HttpClient } from './http-client.js';
+import { remember } from './installation-notes.js';
 import { createTestDatabase } from './test-database.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
@@ -82,6 +83,9 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
     await database?.drop();
   };
+  if (onDocker && (given['DOCKER_HOST'] ?? DOCKER_HOST) === DOCKER_HOST) {
+    await remember(await installationOf(databaseUrl), DOCKER_HOST);
+  }
   const { child, logs, exited } = run({
     ...(onDocker && { SANDBOX_IMAGE: given['SANDBOX_IMAGE'] ?? (await sandboxImage()) }),
     ...options.env,

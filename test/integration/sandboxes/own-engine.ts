@@ -29,8 +29,10 @@ export class OwnEngine {
 
   async start(): Promise<void> {
     this.child = spawn(
-      'dockerd',
+      'setpriv',
       [
+        // A test run that is killed does not leave an engine.
+        ['--pdeathsig', 'TERM', 'dockerd'],
         ['--data-root', join(this.folder, 'data'), '--exec-root', join(this.folder, 'exec')],
         ['--pidfile', join(this.folder, 'pid'), '--host', this.host],
         ['--bridge=none', '--iptables=false', '--ip6tables=false', '--shutdown-timeout', '3'],
