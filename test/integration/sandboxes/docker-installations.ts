@@ -23,7 +23,7 @@ export async function newDockerOptions(
   return {
     engine: { host: DOCKER_HOST },
     installation: () => Promise.resolve(name),
-    image: await sandboxImage(),
+    image: process.env['SANDBOX_IMAGE'] ?? (await sandboxImage()),
     limits: TEST_LIMITS,
     gateways: [],
     // Another runtime of the engine, such as runsc.
