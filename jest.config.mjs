@@ -32,6 +32,20 @@ const withService = {
   setupFilesAfterEnv: ['<rootDir>/test/support/setup.ts'],
 };
 
+/** The suites of which a driver for sandboxes is a part. */
+const SANDBOX_SUITES = [
+  'cli-follow',
+  'disk-limit',
+  'provisioning',
+  'recovery',
+  'repositories',
+  'secrets',
+  'session-limit',
+  'session-output',
+  'sessions-states',
+  'streams',
+];
+
 export default {
   coverageProvider: 'v8',
   maxWorkers: 2,
@@ -54,6 +68,17 @@ export default {
       ...withService,
       displayName: 'docker',
       testMatch: ['<rootDir>/test/integration/sandboxes/docker-*.spec.ts'],
+    },
+    // Once more what concerns sandboxes from end to end, in containers.
+    {
+      ...base,
+      ...withService,
+      displayName: 'docker-e2e',
+      testMatch: SANDBOX_SUITES.map((name) => `<rootDir>/test/e2e/${name}.spec.ts`),
+      setupFilesAfterEnv: [
+        ...withService.setupFilesAfterEnv,
+        '<rootDir>/test/support/on-docker.ts',
+      ],
     },
     // The real agent programs, hundreds of megabytes each: see npm run test:runtimes.
     {

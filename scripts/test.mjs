@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ROOT, StepError, prepare } from './lib/project.mjs';
 import { countTests, runStage } from './lib/stages.mjs';
+import { engineAnswers } from './lib/docker-engine.mjs';
 import { complain, say } from './lib/output.mjs';
 import { ensureSystemPackages } from './lib/system-packages.mjs';
 
@@ -13,7 +14,9 @@ const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const results = mkdtempSync(join(tmpdir(), 'test-results-'));
 
 const CHECKS = onlyRuntimes ? [] : ['format', 'lint', 'types', 'boundaries', 'unused', 'openapi'];
-const PROJECTS = onlyRuntimes ? ['runtimes'] : ['unit', 'integration', 'docker', 'runtimes'];
+const PROJECTS = onlyRuntimes
+  ? ['runtimes']
+  : ['unit', 'integration', 'docker', 'docker-e2e', 'runtimes'];
 if (onlyRuntimes) process.env.AGENT_CLI_TESTS = 'install';
 
 try {
@@ -35,6 +38,10 @@ async function runAll() {
     if (`check:${check}` in scripts) stages.push(await runStage(check, [`check:${check}`]));
   const total = { passed: 0, failed: 0, skipped: [] };
   for (const project of PROJECTS) {
+    if (project === 'docker-e2e' && !(await engineAnswers())) {
+      total.skipped.push('docker-e2e: all suites, once more in containers [needs a Docker engine]');
+      continue;
+    }
     const outputFile = join(results, `${project}.json`);
     const stage = await runStage(project, [
       'jest',
@@ -43,7 +50,7 @@ async function runAll() {
       '--json',
       `--outputFile=${outputFile}`,
       // One such program, or one engine, is enough for the machine.
-      ...(['docker', 'runtimes'].includes(project) ? ['--runInBand'] : []),
+      ...(['docker', 'docker-e2e', 'runtimes'].includes(project) ? ['--runInBand'] : []),
       // A path that is given picks tests of one project; the other then has none.
       ...(jestArgs.length > 0 ? ['--passWithNoTests', ...jestArgs] : []),
     ]);

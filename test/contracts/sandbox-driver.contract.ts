@@ -440,7 +440,7 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
         }
         expect(text).toBe(Array.from({ length: 3000 }, (_, i) => `${i + 1}\n`).join(''));
         expect(exit).toMatchObject({ reason: 'exited', exitCode: 0 });
-      }, 30_000);
+      }, 120_000);
 
       it('gives output while the launch runs', async () => {
         const launch = {

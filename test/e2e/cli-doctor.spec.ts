@@ -7,7 +7,8 @@ import { type CliResult, runCli } from '../support/cli.js';
 import { type Nginx, startNginx } from '../support/nginx.js';
 import { describeWith } from '../support/requirements.js';
 import { query, type Service } from '../support/service.js';
-import { eventually, remains, startSessionService } from '../support/sessions.js';
+import { remains } from '../support/sandbox-remains.js';
+import { eventually, startSessionService } from '../support/sessions.js';
 
 interface Finding {
   check: string;

@@ -43,7 +43,7 @@ function startFollow(args: readonly string[]) {
   };
 }
 
-describeWith(['bubblewrap'], 'sessions follow', () => {
+describeWith(['sandboxes'], 'sessions follow', () => {
   beforeAll(async () => {
     service = await startSessionService();
     sessions = new SessionsOf(service, service);

@@ -3,7 +3,7 @@ import { describeWith } from '../support/requirements.js';
 import type { Service } from '../support/service.js';
 import {
   leaveNothing,
-  prepareRootfs,
+  prepareSoftware,
   ROOTFS_TIMEOUT_MS,
   SessionsOf,
   startSessionService,
@@ -15,9 +15,9 @@ const FILL = 'while head -c 8M /dev/zero >> ~/full; do sleep 0.05; done; echo th
 let service: Service;
 let sessions: SessionsOf;
 
-describeWith(['bubblewrap', 'debootstrap'], 'a full disk', () => {
+describeWith(['sandboxes with software'], 'a full disk', () => {
   beforeAll(async () => {
-    await prepareRootfs();
+    await prepareSoftware();
     service = await startSessionService({ SANDBOX_DISK: '64MiB' });
     sessions = new SessionsOf(service, service);
   }, ROOTFS_TIMEOUT_MS);

@@ -3,7 +3,7 @@ import { describeWith } from '../support/requirements.js';
 import type { Service } from '../support/service.js';
 import {
   leaveNothing,
-  prepareRootfs,
+  prepareSoftware,
   ROOTFS_TIMEOUT_MS,
   SessionsOf,
   startSessionService,
@@ -97,8 +97,8 @@ describe('stages', () => {
   });
 });
 
-describeWith(['bubblewrap', 'debootstrap'], 'environments with software', () => {
-  beforeAll(() => prepareRootfs(), ROOTFS_TIMEOUT_MS);
+describeWith(['sandboxes with software'], 'environments with software', () => {
+  beforeAll(() => prepareSoftware(), ROOTFS_TIMEOUT_MS);
 
   it('run the setup script with the variables, as root of the sandbox, once', async () => {
     const environment_id = await sessions.createEnvironment({

@@ -7,7 +7,7 @@ import { leaveNothing, SessionsOf, startSessionService } from '../support/sessio
 
 const TOKEN = 'git-t0ken/with:odd@characters%20';
 
-describeWith(['bubblewrap', 'git http-backend'], 'repositories', () => {
+describeWith(['sandboxes', 'git http-backend'], 'repositories', () => {
   let git: GitServer;
   let service: Service;
   let sessions: SessionsOf;
@@ -111,7 +111,7 @@ describeWith(['bubblewrap', 'git http-backend'], 'repositories', () => {
     const stream = await sessions.stream(id).end();
     const seen = await watch.stop();
     expect(stream.last).toMatchObject({ type: 'exit', code: 0 });
-    expect(seen).toContain('bwrap');
+    expect(seen).toContain('sleep 0.3');
     const answers = await Promise.all(
       ['', `/${id}`, `/${id}/turns`].map((path) => sessions.http.get(`/sessions${path}`)),
     );

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { onDocker } from '../support/driver.js';
 import type { Answer } from '../support/http-client.js';
 import { query, type Service } from '../support/service.js';
 import { eventually, leaveNothing, SessionsOf, startSessionService } from '../support/sessions.js';
@@ -395,11 +396,13 @@ describe('creating', () => {
 
 describe('timeouts', () => {
   it('end a turn with an error', async () => {
-    const stream = await sessions.run("trap '' TERM; echo up; sleep 600", { timeout: 1 });
+    // It counts from before the sandbox is made, which takes containers a while.
+    const timeout = onDocker() ? 8 : 3;
+    const stream = await sessions.run("trap '' TERM; echo up; sleep 600", { timeout });
     expect(stream.output()).toBe('up\n');
     expect(stream.last).toMatchObject({
       type: 'error',
-      message: expect.stringContaining('1 second'),
+      message: expect.stringContaining(`${timeout} second`),
     });
     const id = stream.events[0]?.session_id ?? '';
     expect(await sessions.get(id)).toMatchObject({

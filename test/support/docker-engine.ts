@@ -1,6 +1,8 @@
 import { spawn } from 'node:child_process';
 import { basename } from 'node:path';
 import Docker from 'dockerode';
+import { unless } from '../../src/sandboxes/docker/engine.js';
+import { abandoned, forget } from './installation-notes.js';
 import { sharedRootfs } from '../integration/rootfs/shared-rootfs.js';
 
 /** The engine that tests use: a unix socket. */
@@ -8,6 +10,15 @@ export const DOCKER_HOST = process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker
 
 export function engine(host = DOCKER_HOST): Docker {
   return new Docker({ socketPath: host.replace(/^unix:\/\//, '') });
+}
+
+/** For tests: removes what runs that were killed have left on the engine, once for each test file. */
+let tidied: Promise<void> | undefined;
+export function removeAbandoned(): Promise<void> {
+  tidied ??= abandoned(DOCKER_HOST).then(async (installations) => {
+    for (const installation of installations) await removeInstallation(installation);
+  });
+  return tidied;
 }
 
 const images = new Map<string, Promise<string>>();
@@ -37,9 +48,16 @@ async function importImage(host: string): Promise<string> {
   return name;
 }
 
+export interface Supervisor {
+  container: string;
+  /** As the engine's machine counts. */
+  pid: number;
+  command: string;
+}
+
 /** Names of everything on the engine that carries an installation's name. */
-export async function leftovers(installation: string): Promise<string[]> {
-  const docker = engine();
+export async function leftovers(installation: string, host = DOCKER_HOST): Promise<string[]> {
+  const docker = engine(host);
   const filters = { label: [`agent-session.installation=${installation}`] };
   const containers = await docker.listContainers({ all: true, filters });
   const { Volumes: volumes } = await docker.listVolumes({ filters });
@@ -51,6 +69,27 @@ export async function leftovers(installation: string): Promise<string[]> {
   ].toSorted();
 }
 
+/** The supervisors of turns and scripts that run in an installation's containers, each with where and what it is. */
+export async function supervisors(installation: string): Promise<Supervisor[]> {
+  const docker = engine();
+  const filters = { label: [`agent-session.installation=${installation}`] };
+  const found = await Promise.all(
+    (await docker.listContainers({ filters })).map(async ({ Id: container }) => {
+      const { Processes } = (await docker
+        .getContainer(container)
+        .top({ ps_args: '-o pid,args' })
+        // It ended meanwhile, or is no more.
+        .catch(() => ({ Processes: null }))) as { Processes: string[][] | null };
+      return (Processes ?? []).map(([pid = '', ...args]) => ({
+        container,
+        pid: Number(pid),
+        command: args.join(' '),
+      }));
+    }),
+  );
+  return found.flat().filter(({ command }) => command.includes('/supervisor/main.js'));
+}
+
 /** Removes everything that carries an installation's name, its images with software as well. */
 export async function removeInstallation(installation: string): Promise<void> {
   const docker = engine();
@@ -60,7 +99,17 @@ export async function removeInstallation(installation: string): Promise<void> {
   }
   const { Volumes: volumes } = await docker.listVolumes({ filters });
   for (const { Name } of volumes ?? []) await docker.getVolume(Name).remove();
-  for (const { RepoTags } of await docker.listImages({ filters })) {
-    for (const tag of RepoTags ?? []) await docker.getImage(tag).remove();
+  for (let rounds = 0; ; rounds += 1) {
+    const left = await docker.listImages({ filters });
+    if (left.length === 0) break;
+    if (rounds === 20) throw new Error(`images are left: ${JSON.stringify(left)}`);
+    for (const { Id } of left) {
+      // Not before those that are made of it.
+      await docker
+        .getImage(Id)
+        .remove({ force: true })
+        .catch(unless([404, 409], undefined));
+    }
   }
+  await forget(installation);
 }

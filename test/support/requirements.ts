@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { describe, test } from '@jest/globals';
+import { onDocker } from './driver.js';
 
 /** Pieces of the system that some tests cannot do without, each with how to find out. */
 const CHECKS = {
@@ -11,6 +12,9 @@ const CHECKS = {
     // As root the sandboxes drop to another user first; that one needs the namespaces.
     runs(...asUnprivileged('bwrap', '--ro-bind', '/', '/', '--unshare-all', 'true')),
   debootstrap: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin command -v debootstrap'),
+  /** Wherever services of the test file make them. */
+  sandboxes: (): boolean => has(onDocker() ? 'a Docker engine' : 'bubblewrap'),
+  'sandboxes with software': (): boolean => has('sandboxes') && (onDocker() || has('debootstrap')),
   'a Docker engine': () => runs(process.execPath, '-e', ASK_ENGINE),
   dockerd: () => runs('dockerd', '--version'),
   python3: () => runs('/usr/bin/python3', '--version'),

@@ -7,8 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
 import { generateAccessToken, hashAccessToken } from '../../src/auth/access-token.js';
 import { loadInstallationName } from '../../src/sandboxes/installation-name.js';
-import { removeInstallation, sandboxImage } from './docker-engine.js';
+import { DOCKER_HOST, removeInstallation, sandboxImage } from './docker-engine.js';
 import { HttpClient } from './http-client.js';
+import { remember } from './installation-notes.js';
 import { createTestDatabase } from './test-database.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
@@ -72,7 +73,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   const databaseUrl = options.databaseUrl ?? database?.url ?? '';
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'service-')));
   // Whole suites run over another driver when the environment says so.
-  const onDocker = { ...process.env, ...options.env }['SANDBOX_DRIVER'] === 'docker';
+  const given = { ...process.env, ...options.env };
+  const onDocker = given['SANDBOX_DRIVER'] === 'docker';
   const cleanUp = async (): Promise<void> => {
     // As with the folder that holds local ones: whoever brought the database may want its sandboxes.
     if (onDocker && database !== undefined) {
@@ -81,8 +83,11 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
     await database?.drop();
   };
+  if (onDocker && (given['DOCKER_HOST'] ?? DOCKER_HOST) === DOCKER_HOST) {
+    await remember(await installationOf(databaseUrl), DOCKER_HOST);
+  }
   const { child, logs, exited } = run({
-    ...(onDocker && { SANDBOX_IMAGE: process.env['SANDBOX_IMAGE'] ?? (await sandboxImage()) }),
+    ...(onDocker && { SANDBOX_IMAGE: given['SANDBOX_IMAGE'] ?? (await sandboxImage()) }),
     ...options.env,
     DATABASE_URL: databaseUrl,
     DATA_DIR: dataDir,
@@ -199,7 +204,7 @@ async function insertUser(
 }
 
 /** What the service calls the installation that a database stands for. */
-async function installationOf(databaseUrl: string): Promise<string> {
+export async function installationOf(databaseUrl: string): Promise<string> {
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   try {

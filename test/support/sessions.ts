@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ensureRootfs } from '../../src/sandboxes/local/rootfs/ensure-rootfs.js';
+import { onDocker } from './driver.js';
 import { EventStreamClient, type StreamOptions } from './event-stream-client.js';
 import type { Answer, HttpClient } from './http-client.js';
-import { commandOf, names, processesWithin } from './sandbox-processes.js';
+import { leftOf } from './sandbox-remains.js';
 import {
   query,
   type Service,
@@ -24,8 +25,9 @@ const CACHE_DIR = join(
 /** For whatever may have to make the root file system first: a download, and a minute of work. */
 export const ROOTFS_TIMEOUT_MS = 400_000;
 
-/** Makes sure that the root file system is there that environments with software or a setup script need. */
-export async function prepareRootfs(): Promise<void> {
+/** Makes sure that what environments with software or a setup script need is there: locally, a root file system. */
+export async function prepareSoftware(): Promise<void> {
+  if (onDocker()) return;
   const signal = AbortSignal.timeout(ROOTFS_TIMEOUT_MS);
   await ensureRootfs({ dir: join(CACHE_DIR, 'rootfs'), signal });
 }
@@ -144,20 +146,6 @@ export async function eventually<T>(
   }
 }
 
-/** What a service has left on the machine: folders of sandboxes, kernel users, processes. */
-export function remains(dataDir: string): string[] {
-  const sandboxes = join(dataDir, 'sandboxes');
-  const folders = names(sandboxes).filter(
-    (name) => !['.uids', '.etc', '.probe', '.rootfs'].includes(name),
-  );
-  const users = names(join(sandboxes, '.uids'));
-  return [...folders, ...users.map((uid) => `user ${uid}`), ...processesOf(dataDir)];
-}
-
-/** Processes that were started for the sandboxes of a service, each with its arguments. */
-export const processesOf = (dataDir: string): string[] =>
-  processesWithin(dataDir).map((pid) => `process ${pid} ${commandOf(pid)}`);
-
 /** Deletes what the users have and waits until nothing is left of it. */
 export async function leaveNothing(service: Service, users: readonly SessionsOf[]): Promise<void> {
   for (const user of users) await user.clear();
@@ -165,8 +153,9 @@ export async function leaveNothing(service: Service, users: readonly SessionsOf[
     async () => (await query(service.databaseUrl, 'SELECT 1 FROM sandboxes')).length === 0,
     () => `no sandbox to be on record; the service said:\n${service.logs().slice(-4000)}`,
   );
+  let left: string[] = [];
   await eventually(
-    () => remains(service.dataDir).length === 0,
-    () => `no folder, user or process to be left:\n${remains(service.dataDir).join('\n')}`,
+    async () => (left = await leftOf(service)).length === 0,
+    () => `nothing to be left of sandboxes:\n${left.join('\n')}`,
   );
 }

@@ -14,6 +14,13 @@ const MiB = 1024 * 1024;
 const OWN_MEMORY = 192 * MiB;
 const OWN_PROCESSES = 64;
 const RELAY_MEMORY = 192 * MiB;
+/**
+ * gVisor's kernel is a process of the container, too: to the engine each process in it is several of the host's, and
+ * the kernel ends, with the container, when it gets none. Taken for it: runtimes with its name.
+ */
+const GVISOR = /^runsc/;
+const GVISOR_MEMORY = 256 * MiB;
+const GVISOR_PROCESSES = { each: 6, own: 256 };
 
 /** Keeps the container and collects what is left of processes. Ends at once when it is asked to. */
 const IDLE = 'trap "exit 0" TERM; while :; do sleep 86400 & wait $!; done';
@@ -104,7 +111,9 @@ export class ContainerSpecs {
   /** The agent's own container. */
   sandbox(spec: SandboxSpec): Docker.ContainerCreateOptions {
     const { limits, cpus, runtime } = this.options;
-    const memory = limits.memoryBytes + OWN_MEMORY;
+    const isGvisor = GVISOR.test(runtime ?? '');
+    const memory = limits.memoryBytes + OWN_MEMORY + (isGvisor ? GVISOR_MEMORY : 0);
+    const processes = limits.processes + OWN_PROCESSES;
     const labels = this.names.labels(spec.role, spec.sandboxId);
     return {
       name: spec.name,
@@ -124,7 +133,7 @@ export class ContainerSpecs {
         IpcMode: 'private',
         Memory: memory,
         MemorySwap: memory,
-        PidsLimit: limits.processes + OWN_PROCESSES,
+        PidsLimit: isGvisor ? processes * GVISOR_PROCESSES.each + GVISOR_PROCESSES.own : processes,
         ...(cpus === undefined ? {} : { NanoCpus: Math.round(cpus * 1e9) }),
         ...(runtime === undefined ? {} : { Runtime: runtime }),
         ShmSize: limits.tmpBytes,

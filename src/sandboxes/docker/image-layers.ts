@@ -20,6 +20,8 @@ import type { RuntimeOnEngine } from './runtime-on-engine.js';
 
 /** Counts up when what a layer consists of changes. */
 const FORMAT = 1;
+/** How long an image without a name is left alone. */
+const KEEP_NAMELESS_MS = 600_000;
 
 /** What sandboxes need of an image, whatever it is: the agent's account and folders, with the right owner. */
 const PREPARE = `
@@ -130,17 +132,24 @@ export class ImageLayers {
     });
     const used = await Promise.all(
       found.map(async ({ Id, RepoTags }) => ({
-        tags: RepoTags ?? [],
+        id: Id,
+        // Older engines have a name for none.
+        tags: ((RepoTags as string[] | null) ?? []).filter((tag) => !tag.startsWith('<none>')),
         usedAt: await this.lastUsed(Id),
       })),
     );
     const oldest = Date.now() - seconds * 1000;
     const doomed = used
+      .filter(({ tags }) => tags.length > 0)
       .toSorted((a, b) => b.usedAt - a.usedAt)
       .filter(({ usedAt }, i) => i >= images || usedAt < oldest);
-    for (const tag of doomed.flatMap(({ tags }) => tags)) {
+    // Of two sessions that made the same at once, the later has the name. The other's may be about to be used.
+    const nameless = used.filter(
+      ({ tags, usedAt }) => tags.length === 0 && usedAt < Date.now() - KEEP_NAMELESS_MS,
+    );
+    for (const name of [...doomed.flatMap(({ tags }) => tags), ...nameless.map(({ id }) => id)]) {
       await this.docker
-        .getImage(tag)
+        .getImage(name)
         .remove()
         .catch(unless([404, 409], undefined));
     }

@@ -12,6 +12,7 @@ import type { DockerSandboxOptions } from './options.js';
 import { Preflight } from './preflight.js';
 import { RuntimeBundle } from './runtime-bundle.js';
 import { RuntimeOnEngine } from './runtime-on-engine.js';
+import { RuntimeTrial } from './runtime-trial.js';
 
 const REFUSALS_READ = 50;
 const DEFAULT_EGRESS_NETWORK = 'host';
@@ -40,7 +41,7 @@ export async function connectInstallation(options: DockerSandboxOptions): Promis
   const specs = new ContainerSpecs(options, names, runtime);
   const launches = new DockerLaunches(options, runtime);
   return {
-    preflight: new Preflight(docker, options),
+    preflight: new Preflight(docker, options, new RuntimeTrial(docker, names, options)),
     sandboxes: new DockerSandboxes(docker, names, specs, runtime),
     launches,
     layers: new ImageLayers(docker, options, names, specs, runtime, launches),

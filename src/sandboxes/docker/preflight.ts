@@ -2,6 +2,7 @@ import type Docker from 'dockerode';
 import { SandboxError } from '../sandbox-error.js';
 import { unless } from './engine.js';
 import type { DockerSandboxOptions } from './options.js';
+import type { RuntimeTrial } from './runtime-trial.js';
 
 /** The oldest API that all of this was written for: Docker 20.10. */
 const MIN_API = 1.41;
@@ -31,6 +32,7 @@ export class Preflight {
   constructor(
     docker: Docker,
     private readonly options: DockerSandboxOptions,
+    private readonly trial: RuntimeTrial,
   ) {
     this.docker = docker as unknown as Asking;
   }
@@ -50,7 +52,10 @@ export class Preflight {
       .getImage(image)
       .inspect(within)
       .catch(unless([404], null));
-    if (info !== null) return info.Id;
+    if (info !== null) {
+      await this.trial.pass(info.Id);
+      return info.Id;
+    }
     throw new SandboxError(
       'unavailable',
       `the Docker engine has no image ${image}: build it with \`docker build -t ${image} -f sandbox/Dockerfile .\`, or set SANDBOX_IMAGE to one that is there`,

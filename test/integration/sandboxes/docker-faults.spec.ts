@@ -26,8 +26,8 @@ const FIXTURE = fileURLToPath(new URL('docker-create.fixture.mjs', import.meta.u
 const signal = new AbortController().signal;
 const network = { mode: 'unrestricted', allowedHosts: [] } as const;
 
-async function problemOf(driver: DockerSandboxDriver): Promise<unknown> {
-  return driver.preflight({ signal: AbortSignal.timeout(2000) }).then(
+async function problemOf(driver: DockerSandboxDriver, limitMs = 2000): Promise<unknown> {
+  return driver.preflight({ signal: AbortSignal.timeout(limitMs) }).then(
     () => 'none',
     (error: unknown) => error,
   );
@@ -164,8 +164,15 @@ describeWith(['a Docker engine', 'root', 'debootstrap'], 'docker sandboxes on ba
     );
     expect(memory.stdout).toBe('');
     expect(memory.exit.reason).toBe('memory_limit');
-    const disk = await run('cat /dev/zero > big', { deadline: Date.now() + 30_000 });
+    // In one of its own, which stays full.
+    const launch = {
+      sandboxId: await create(),
+      ...bash('cat /dev/zero > big', { deadline: Date.now() + 30_000 }),
+    };
+    await driver.launch(launch);
+    const disk = await outcomeOf(driver.follow({ ...launch, offset: 0 }));
     expect(disk.exit.reason).toBe('disk_limit');
+    await driver.destroy({ sandboxId: launch.sandboxId, signal });
   }, 60_000);
 
   it('loses a launch whose container dies, after all output that there is', async () => {
@@ -257,23 +264,24 @@ describeWith(['a Docker engine', 'root', 'debootstrap'], 'docker sandboxes on ba
   }, 90_000);
 });
 
-describeWith(['root', 'debootstrap', 'dockerd'], 'an engine that stops in mid-turn', () => {
+describeWith(['root', 'debootstrap', 'dockerd'], 'an engine of its own', () => {
   let own: OwnEngine;
+  let options: DockerSandboxOptions & { name: string };
   let driver: DockerSandboxDriver;
 
   beforeAll(async () => {
-    own = await OwnEngine.create();
-    const options = await newDockerOptions();
-    driver = new DockerSandboxDriver({
-      ...options,
+    own = await OwnEngine.create(['--add-runtime', 'broken=/bin/false']);
+    options = {
+      ...(await newDockerOptions()),
       engine: { host: own.host },
       image: await sandboxImage(own.host),
-    });
+    };
+    driver = new DockerSandboxDriver(options);
   }, 120_000);
 
   afterAll(() => own.remove(), 60_000);
 
-  it('is waited for, loses what ran, and keeps the sandbox for the next turn', async () => {
+  it('that stops in mid-turn is waited for, loses what ran, and keeps the sandbox for the next turn', async () => {
     const sandboxId = randomUUID();
     await driver.create({ sandboxId, writableRoot: false, network, signal });
     const launch = { sandboxId, ...bash('echo before > kept; echo before; sleep 600') };
@@ -292,4 +300,18 @@ describeWith(['root', 'debootstrap', 'dockerd'], 'an engine that stops in mid-tu
     expect((await outcomeOf(driver.follow({ ...again, offset: 0 }))).stdout).toBe('before\n127\n');
     await driver.destroy({ sandboxId, signal });
   }, 90_000);
+
+  it('has to have a runtime that runs the programs of the image', async () => {
+    const problemWith = (runtime: string) =>
+      problemOf(new DockerSandboxDriver({ ...options, runtime }), 20_000);
+    expect(await problemWith('broken')).toMatchObject({
+      kind: 'unavailable',
+      message: expect.stringMatching(
+        /^the runtime broken does not run the programs of agent-session-test:.*: .*OCI runtime/,
+      ) as unknown,
+    });
+    expect(await leftovers(options.name, own.host)).toEqual([]);
+    // One that does is the engine's own by its name.
+    expect(await problemWith('runc')).toBe('none');
+  }, 60_000);
 });

@@ -6,9 +6,11 @@ import type { DriverUnderTest } from '../../contracts/sandbox-driver.contract.js
 import {
   DOCKER_HOST,
   leftovers,
+  removeAbandoned,
   removeInstallation,
   sandboxImage,
 } from '../../support/docker-engine.js';
+import { remember } from '../../support/installation-notes.js';
 import { TEST_LIMITS } from './local-installations.js';
 
 /** Options of an installation that nobody else has. */
@@ -16,10 +18,12 @@ export async function newDockerOptions(
   more: Partial<DockerSandboxOptions> = {},
 ): Promise<DockerSandboxOptions & { name: string }> {
   const name = `test-${randomUUID().slice(0, 8)}`;
+  await removeAbandoned();
+  await remember(name, DOCKER_HOST);
   return {
     engine: { host: DOCKER_HOST },
     installation: () => Promise.resolve(name),
-    image: await sandboxImage(),
+    image: process.env['SANDBOX_IMAGE'] ?? (await sandboxImage()),
     limits: TEST_LIMITS,
     gateways: [],
     // Another runtime of the engine, such as runsc.

@@ -11,10 +11,14 @@ const START_MS = 30_000;
 export class OwnEngine {
   private child: ChildProcess | undefined;
 
-  private constructor(private readonly folder: string) {}
+  private constructor(
+    private readonly folder: string,
+    private readonly args: readonly string[],
+  ) {}
 
-  static async create(): Promise<OwnEngine> {
-    const engine = new OwnEngine(await mkdtemp(join(tmpdir(), 'engine-')));
+  /** @param args added to its command line */
+  static async create(args: readonly string[] = []): Promise<OwnEngine> {
+    const engine = new OwnEngine(await mkdtemp(join(tmpdir(), 'engine-')), args);
     await engine.start();
     return engine;
   }
@@ -25,11 +29,14 @@ export class OwnEngine {
 
   async start(): Promise<void> {
     this.child = spawn(
-      'dockerd',
+      'setpriv',
       [
+        // A test run that is killed does not leave an engine.
+        ['--pdeathsig', 'TERM', 'dockerd'],
         ['--data-root', join(this.folder, 'data'), '--exec-root', join(this.folder, 'exec')],
         ['--pidfile', join(this.folder, 'pid'), '--host', this.host],
         ['--bridge=none', '--iptables=false', '--ip6tables=false', '--shutdown-timeout', '3'],
+        this.args,
       ].flat(),
       { stdio: 'ignore' },
     );
