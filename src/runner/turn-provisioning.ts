@@ -22,8 +22,12 @@ export async function provisionTurn(
     Math.min(Math.max(0, deadline - parts.clock.now()), TIMER_LIMIT_MS),
   );
   const within = AbortSignal.any([signal, timeout.signal]);
+  const release = parts.warm.hold();
   try {
-    const plan = planned;
+    // Once a sandbox has been begun, that is the session's.
+    const plan = journal.progress.stages?.create_sprite
+      ? planned
+      : await parts.warm.adopt(turn, planned, within);
     await new Provisioner({
       adopted: plan.sandboxId !== turn.session_id,
       plan,
@@ -40,6 +44,7 @@ export async function provisionTurn(
     }).provision();
     return plan;
   } finally {
+    release();
     clearTimeout(timer);
   }
 }
