@@ -199,7 +199,7 @@ async function insertUser(
 }
 
 /** What the service calls the installation that a database stands for. */
-async function installationOf(databaseUrl: string): Promise<string> {
+export async function installationOf(databaseUrl: string): Promise<string> {
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   try {
