@@ -172,8 +172,11 @@ describe('a session for which a sandbox is ready', () => {
         [{}, 'reached\n'],
         [{ environment_id }, 'refused\n'],
       ] as const) {
+        expect((await ended(knock, members)).output).toBe(output);
+        // What is ready may still be of the kinds that were there before.
         await eventually(
           async () => {
+            await filled();
             const session = await ended(knock, members);
             expect(session.output).toBe(output);
             return (await adoptedBy(session.id)) !== undefined;
