@@ -27,7 +27,7 @@ const POLL_MS = 5_000;
 const QUIET_MS = 1_000;
 /** After waiting for so long for that, one is made all the same: else a busy process would never have any. */
 const PATIENCE_MS = 30_000;
-const DRAIN_LIMIT_MS = 8_000;
+const DRAIN_LIMIT_MS = 12_000;
 
 /**
  * Keeps up to `WARM_POOL` sandboxes ready for sessions like those that this process began of late. A session adopts one
