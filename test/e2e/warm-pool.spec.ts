@@ -34,6 +34,7 @@ const start = (env: Record<string, string> = {}) =>
       WARM_POOL: String(POOL),
       METRICS_PORT: '0',
       SANDBOX_DISK: '64MiB',
+      SANDBOX_MEMORY: '256MiB',
       // An address that sandboxes reach only if their policy says so.
       OPENAI_BASE_URL: `http://127.0.0.1:${port()}`,
       ...env,
@@ -194,12 +195,17 @@ describe('a session for which a sandbox is ready', () => {
     async () => {
       await ended('true');
       await filled();
-      const full = await ended(
-        'while head -c 8M /dev/zero >> ~/full; do sleep 0.05; done; echo the disk never ended',
-      );
-      expect(await hits()).toBe(1);
-      expect(full.output).not.toContain('never ended');
+      const [full, hungry] = await Promise.all([
+        ended(
+          'while head -c 8M /dev/zero >> ~/full; do sleep 0.05; done; echo the disk never ended',
+        ),
+        ended(`perl -e '$x = "a" x (600 << 20); print "memory never ended"'`),
+      ]);
+      expect(await hits()).toBe(2);
+      for (const { output } of [full, hungry]) expect(output).not.toContain('never ended');
       expect(full.stream.last).toMatchObject({ type: 'error' });
+      // The kernel refuses it, or the watch has seen it first.
+      expect(hungry.stream.last).not.toMatchObject({ type: 'exit', code: 0 });
     },
     LIMIT_MS,
   );
@@ -303,6 +309,6 @@ describeWith(['bubblewrap', 'debootstrap'], 'an environment in recent use', () =
         LIMIT_MS,
       );
     },
-    LIMIT_MS,
+    ROOTFS_TIMEOUT_MS,
   );
 });
