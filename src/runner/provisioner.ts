@@ -34,7 +34,10 @@ interface Step {
 export class Provisioner {
   constructor(
     private readonly context: {
-      /** Was the sandbox made before the session? Then it has the session's kind of network, what all such sessions install, and no more. */
+      /**
+       * Was the sandbox made before the session? Then it has what all sessions like this install, and their kind of
+       * network, and no more.
+       */
       adopted: boolean;
       plan: TurnPlan;
       driver: TurnSandbox;
