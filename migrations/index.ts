@@ -10,3 +10,4 @@ export { SandboxReapers1763700000012 } from './sandbox-reapers.js';
 export { TurnTraceparent1763700000020 } from './turn-traceparent.js';
 export { OperatorActions1763700000021 } from './operator-actions.js';
 export { FramedLog1763700000030 } from './framed-log.js';
+export { AdoptedSandboxes1763700000031 } from './adopted-sandboxes.js';

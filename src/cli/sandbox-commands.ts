@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 import { SandboxSweep } from '../runner/sandbox-sweep.js';
-import { SandboxesRepository } from '../runner/sandboxes.repository.js';
+import { type OnRecord, SandboxesRepository } from '../runner/sandboxes.repository.js';
 import { durationArgument, firstLine, group, withExamples } from './command-line.js';
 import { ExitCode } from './exit-codes.js';
 import { changes, type Operator, type OperatorDatabase } from './operator-database.js';
@@ -23,8 +23,7 @@ interface ReapOptions {
 /** Why a sandbox is to go. */
 type Reason = 'given up' | 'idle' | 'without a session' | 'gone, on record';
 
-interface Found {
-  id: string;
+interface Found extends OnRecord {
   reason: Reason;
 }
 
@@ -62,13 +61,20 @@ export function addSandboxCommands(program: Command, operator: Operator): void {
         const failed = reaped.filter(({ result }) => result.startsWith('failed')).length;
         return {
           object: dryRun ? 'dry run' : `${reaped.length - failed} sandboxes`,
-          json: { dry_run: dryRun, sandboxes: reaped },
+          json: {
+            dry_run: dryRun,
+            sandboxes: reaped.map(({ sandboxId, reason, result }) => ({
+              id: sandboxId,
+              reason,
+              result,
+            })),
+          },
           text:
             reaped.length === 0
               ? 'Nothing to reap'
               : table(
                   ['SANDBOX', 'WHY', 'RESULT'],
-                  reaped.map(({ id, reason, result }) => [id, reason, result]),
+                  reaped.map(({ sandboxId, reason, result }) => [sandboxId, reason, result]),
                 ),
           exitCode: failed === 0 ? ExitCode.done : ExitCode.failed,
         };
@@ -92,42 +98,48 @@ class Reaper {
   async find(idleSeconds: number): Promise<Found[]> {
     const { place } = this.access;
     const strays = await this.sweep.compare(AbortSignal.timeout(LIST_LIMIT_MS));
-    const found = new Map<string, Reason>();
-    const note = (ids: readonly string[], reason: Reason) => {
-      for (const id of ids) if (!found.has(id)) found.set(id, reason);
+    const found = new Map<string, Found>();
+    const note = (sandboxes: readonly OnRecord[], reason: Reason) => {
+      for (const each of sandboxes) {
+        if (!found.has(each.sandboxId)) found.set(each.sandboxId, { ...each, reason });
+      }
     };
     note(await this.repository.doomed(place), 'given up');
-    note(strays.withoutRecord, 'without a session');
+    note(
+      strays.withoutRecord.map((id) => ({ sandboxId: id, sessionId: id })),
+      'without a session',
+    );
     note(strays.withoutSandbox, 'gone, on record');
     note(await this.repository.idle(place, idleSeconds), 'idle');
-    return [...found].map(([id, reason]) => ({ id, reason }));
+    return [...found.values()];
   }
 
   /** What a session has taken up again meanwhile stays; what the service destroys at this moment is left to it. */
   async destroy(found: readonly Found[]): Promise<Reaped[]> {
     const { place } = this.access;
     const resting = found.filter(({ reason }) => reason === 'idle' || reason === 'gone, on record');
-    await this.repository.doomResting(resting.map(({ id }) => id));
+    await this.repository.doomResting(resting.map(({ sandboxId }) => sandboxId));
     const reaped = new Map<string, string>();
-    for (const { id, reason } of found) {
-      if (reason === 'without a session') reaped.set(id, await this.destroyOne(id));
-    }
+    const destroy = async (each: OnRecord): Promise<void> => {
+      reaped.set(each.sandboxId, await this.destroyOne(each));
+    };
+    for (const each of found) if (each.reason === 'without a session') await destroy(each);
     try {
       for (;;) {
         const taken = await this.repository.takeDoomed(place, this.name, TAKEN_SECONDS);
-        const fresh = taken.filter((id) => !reaped.has(id));
+        const fresh = taken.filter(({ sandboxId }) => !reaped.has(sandboxId));
         if (fresh.length === 0) break;
-        for (const id of fresh) reaped.set(id, await this.destroyOne(id));
+        for (const each of fresh) await destroy(each);
       }
     } finally {
       await this.repository.release(this.name);
     }
-    return found.map((each) => ({ ...each, result: reaped.get(each.id) ?? 'left alone' }));
+    return found.map((each) => ({ ...each, result: reaped.get(each.sandboxId) ?? 'left alone' }));
   }
 
-  private async destroyOne(id: string): Promise<string> {
+  private async destroyOne(sandbox: OnRecord): Promise<string> {
     try {
-      await this.sweep.destroy(id);
+      await this.sweep.destroy(sandbox);
       return 'destroyed';
     } catch (error) {
       return `failed: ${firstLine(error)}`;

@@ -115,6 +115,7 @@ function described(session: SessionDetails): string {
     ['created', session.created],
     ['updated', session.updated],
     ['sandbox', sandbox],
+    ['  adopted', session.sandbox_adopted],
     ['  idle since', session.sandbox_idle_since],
     ['  given up', session.sandbox_given_up],
   ]);

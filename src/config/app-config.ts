@@ -40,6 +40,8 @@ export class AppConfig {
     diskBytes: number;
     processes: number;
     idleTtlSeconds: number;
+    /** How many sandboxes a worker keeps ready. */
+    warmPool: number;
     /** Only read by the driver `docker`. */
     docker: {
       /** The engine's address, as Docker's own client takes it. */
@@ -108,6 +110,7 @@ export function loadConfig(env: Environment): AppConfig {
       diskBytes: read.bytes('SANDBOX_DISK', 4 * 2 ** 30),
       processes: read.integer('SANDBOX_PROCESSES', 512, { min: 8, max: 100_000 }),
       idleTtlSeconds: read.duration('SANDBOX_IDLE_TTL', 86_400),
+      warmPool: read.integer('WARM_POOL', 0, { min: 0, max: 1_000 }),
       docker: readDocker(read),
     },
     sessionLimit: read.integer('SESSION_LIMIT', 10, { min: 0, max: 1_000_000 }),
@@ -143,6 +146,13 @@ export function loadConfig(env: Environment): AppConfig {
     throw new ConfigError(
       'APP_ROLE',
       `"${config.role}" needs DATABASE_URL: the embedded PostgreSQL serves one process`,
+    );
+  }
+  const { driver, isolation, warmPool } = config.sandbox;
+  if (warmPool > 0 && driver === 'local' && isolation === 'degraded') {
+    throw new ConfigError(
+      'WARM_POOL',
+      'needs SANDBOX_ISOLATION=strict: a sandbox that waits must have no network',
     );
   }
   return Object.freeze(Object.assign(new AppConfig(), config));

@@ -27,6 +27,10 @@ const FIND_PIN = {
     SELECT id, version, archived_at IS NOT NULL AS archived
       FROM environments WHERE id = $1 AND user_id = $2`,
 };
+const CURRENT_VERSIONS = {
+  name: 'environments-current-versions',
+  text: 'SELECT id, version FROM environments WHERE id = ANY ($1) AND archived_at IS NULL',
+};
 const FIND_VERSION = {
   name: 'environments-find-version',
   text: `
@@ -53,6 +57,13 @@ export class EnvironmentsRepository {
       where: { userId, archivedAt: IsNull() },
       order: { createdAt: 'DESC', id: 'DESC' },
     });
+  }
+
+  /** Those of active environments. */
+  async currentVersionsUnscoped(
+    ids: readonly string[],
+  ): Promise<{ id: string; version: number }[]> {
+    return this.sql.query<{ id: string; version: number }>(CURRENT_VERSIONS, [ids]);
   }
 
   /** Newest first. */

@@ -143,6 +143,13 @@ export class EnvironmentsService {
     return { packages, envVars, setupScript, networking };
   }
 
+  /** The versions that sessions created now would get, of those environments that may get any. */
+  async currentVersionsUnscoped(ids: readonly string[]): Promise<Map<string, number>> {
+    if (ids.length === 0) return new Map();
+    const rows = await this.environments.currentVersionsUnscoped(ids);
+    return new Map(rows.map(({ id, version }) => [id, version]));
+  }
+
   private async require(userId: string, id: string): Promise<EnvironmentEntity> {
     const environment = await this.environments.find(userId, id);
     if (!environment) throw notFound(NOT_FOUND);

@@ -34,7 +34,11 @@ interface Step {
 export class Provisioner {
   constructor(
     private readonly context: {
-      sandboxId: string;
+      /**
+       * Was the sandbox made before the session? Then it has what all sessions like this install, and their kind of
+       * network, and no more.
+       */
+      adopted: boolean;
       plan: TurnPlan;
       driver: TurnSandbox;
       redactor: Redactor;
@@ -56,7 +60,8 @@ export class Provisioner {
   }
 
   private steps(): Step[] {
-    const { plan, driver, sandboxId, signal } = this.context;
+    const { plan, driver, adopted, signal } = this.context;
+    const { sandboxId } = plan;
     const { runtime, runtimeTurn, environment, repositories, skills } = plan;
     const layout = runtimeTurn.layout;
     const limited = environment?.networking.type === 'limited';
@@ -66,24 +71,22 @@ export class Provisioner {
       setupScript: environment?.setupScript ?? '',
       repositories,
     };
+    const network = { mode: limited ? 'limited' : 'unrestricted', allowedHosts: [] } as const;
+    const writableRoot = needsWritableRoot(input);
     return [
       {
         name: 'create_sprite',
         when: true,
-        run: () =>
-          driver.create({
-            sandboxId,
-            signal,
-            writableRoot: needsWritableRoot(input),
-            network: { mode: limited ? 'limited' : 'unrestricted', allowedHosts: [] },
-          }),
+        run: async () => {
+          if (!adopted) await driver.create({ sandboxId, signal, writableRoot, network });
+        },
       },
       {
         name: 'network_policy',
         when: limited,
         run: async () => {
-          const network = await networkPolicyOf(plan, () => driver.packageHosts({ signal }));
-          await driver.restrictNetwork({ sandboxId, signal, network });
+          const policy = await networkPolicyOf(plan, () => driver.packageHosts({ signal }));
+          await driver.restrictNetwork({ sandboxId, signal, network: policy });
         },
       },
       {
@@ -108,10 +111,11 @@ export class Provisioner {
         when: true,
         run: async () => {
           for (const { script, reusable } of provisionScripts(input)) {
-            await this.script(script, 'setup', reusable);
+            if (!(adopted && reusable)) await this.script(script, 'setup', reusable);
           }
           const { programs } = runtime;
-          if (programs.length > 0) await driver.providePrograms({ sandboxId, signal, programs });
+          if (programs.length > 0 && !adopted)
+            await driver.providePrograms({ sandboxId, signal, programs });
         },
       },
       {
@@ -169,7 +173,8 @@ export class Provisioner {
   }
 
   private async script(script: string, as: 'setup' | 'agent', reusable = false): Promise<void> {
-    const { driver, sandboxId, signal, plan } = this.context;
+    const { driver, signal, plan } = this.context;
+    const { sandboxId } = plan;
     const env = {
       ...plan.environment?.envVars,
       HOME: plan.runtimeTurn.layout.home,

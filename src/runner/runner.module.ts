@@ -7,11 +7,22 @@ import { SandboxReaper } from './sandbox-reaper.service.js';
 import { SandboxesRepository } from './sandboxes.repository.js';
 import { TurnMetrics } from './turn-metrics.js';
 import { TurnPlanner } from './turn-plan.js';
+import { WarmPool } from './warm/warm-pool.service.js';
+import { WarmSandboxesRepository } from './warm/warm-sandboxes.repository.js';
 import { Worker } from './worker.service.js';
 
 /** The role `worker`: claims turns and runs them. */
 @Module({
   imports: [SessionsModule, AgentsModule, EnvironmentsModule],
-  providers: [OutputWriter, SandboxReaper, SandboxesRepository, TurnMetrics, TurnPlanner, Worker],
+  providers: [
+    OutputWriter,
+    SandboxReaper,
+    SandboxesRepository,
+    TurnMetrics,
+    TurnPlanner,
+    WarmPool,
+    WarmSandboxesRepository,
+    Worker,
+  ],
 })
 export class RunnerModule {}

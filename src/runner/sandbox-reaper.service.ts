@@ -13,7 +13,7 @@ import { Metrics } from '../metrics/metrics.js';
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
 import { SANDBOX_DRIVER, SandboxHost } from '../sandboxes/sandbox-host.js';
 import { SandboxSweep } from './sandbox-sweep.js';
-import { type SandboxPlace, SandboxesRepository } from './sandboxes.repository.js';
+import { type OnRecord, type SandboxPlace, SandboxesRepository } from './sandboxes.repository.js';
 import { Wakeup } from './wakeup.js';
 import { Worker } from './worker.service.js';
 
@@ -107,29 +107,31 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
       this.stopping.signal,
     );
     this.orphans.clear();
-    for (const id of [...strays, ...gone]) this.orphans.add(id);
+    const goneIds = gone.map(({ sandboxId }) => sandboxId);
+    for (const id of [...strays, ...goneIds]) this.orphans.add(id);
     if (strays.length > 0) this.logger.warn(`Sandboxes without a session: ${strays.join(', ')}`);
     if (gone.length > 0) {
-      this.logger.warn(`Sessions whose sandbox is gone: ${gone.join(', ')}`);
-      await this.repository.doomResting(gone);
+      this.logger.warn(`Sessions whose sandbox is gone: ${goneIds.join(', ')}`);
+      await this.repository.doomResting(goneIds);
     }
-    await this.destroyAll([...strays, ...gone]);
+    await this.destroyAll([...strays.map((id) => ({ sandboxId: id, sessionId: id })), ...gone]);
   }
 
-  private async destroyAll(sandboxIds: readonly string[]): Promise<void> {
-    const queue = [...sandboxIds];
+  private async destroyAll(sandboxes: readonly OnRecord[]): Promise<void> {
+    const queue = [...sandboxes];
     const destroyNext = async (): Promise<void> => {
-      for (let id = queue.shift(); id !== undefined; id = queue.shift()) {
+      for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
         if (this.stopping.signal.aborted) return;
-        await this.destroy(id);
+        await this.destroy(next);
       }
     };
     await Promise.all(Array.from({ length: PARALLEL }, destroyNext));
   }
 
-  private async destroy(sandboxId: string): Promise<void> {
+  private async destroy(sandbox: OnRecord): Promise<void> {
+    const { sandboxId } = sandbox;
     try {
-      await this.sweep.destroy(sandboxId, (id) => this.worker.whenIdle(id));
+      await this.sweep.destroy(sandbox, (sessionId) => this.worker.whenIdle(sessionId));
       this.orphans.delete(sandboxId);
     } catch (error) {
       if (isDatabaseUnavailable(error)) return;

@@ -1,5 +1,5 @@
 import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
-import type { SandboxesRepository, SandboxPlace } from './sandboxes.repository.js';
+import type { OnRecord, SandboxesRepository, SandboxPlace } from './sandboxes.repository.js';
 
 const DESTROY_LIMIT_MS = 60_000;
 
@@ -8,7 +8,7 @@ export interface Strays {
   /** Sandboxes that nobody has on record. */
   withoutRecord: string[];
   /** Records of sandboxes at rest that are not there. */
-  withoutSandbox: string[];
+  withoutSandbox: OnRecord[];
 }
 
 /** Compares the records of a host's sandboxes with what there is, and destroys what was given up. */
@@ -29,22 +29,22 @@ export class SandboxSweep {
     const found = new Set(there);
     return {
       withoutRecord: there.filter((id) => !known.has(id)),
-      withoutSandbox: resting.filter((id) => !found.has(id)),
+      withoutSandbox: resting.filter(({ sandboxId }) => !found.has(sandboxId)),
     };
   }
 
   /**
    * Destroys a sandbox and forgets its record.
-   * @param whenIdle resolves when this process has nothing to do with the sandbox any more.
+   * @param whenIdle resolves when this process has nothing to do with the session any more.
    */
   async destroy(
-    sandboxId: string,
-    whenIdle: (sandboxId: string) => Promise<void> = async () => undefined,
+    { sandboxId, sessionId }: OnRecord,
+    whenIdle: (sessionId: string) => Promise<void> = async () => undefined,
   ): Promise<void> {
     const signal = AbortSignal.timeout(DESTROY_LIMIT_MS);
     // The first one ends what runs; the second removes what a runner that was just stopping may have made since.
     await this.driver.destroy({ sandboxId, signal });
-    await whenIdle(sandboxId);
+    await whenIdle(sessionId);
     await this.driver.destroy({ sandboxId, signal });
     await this.repository.forget(sandboxId);
   }

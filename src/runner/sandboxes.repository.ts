@@ -1,6 +1,14 @@
 import { Injectable } from '@nestjs/common';
 import { Sql } from '../database/sql.js';
 
+/** Begins what a record calls its reaper where that keeps the sandbox ready, and takes it down only at its end. */
+export const KEEPER = 'warm ';
+
+const NAMES = 'session_id AS "sessionId", coalesce(sandbox_id, session_id) AS "sandboxId"';
+/** A condition on what a record's sandbox is called. */
+const named = (match: string): string =>
+  `(session_id ${match} AND sandbox_id IS NULL OR sandbox_id ${match})`;
+
 const DOOM_IDLE = {
   name: 'sandboxes-doom-idle',
   text: `
@@ -17,19 +25,20 @@ const TAKE_DOOMED = {
         AND (reaper_until IS NULL OR reaper_until <= now() OR reaper = $3)
       ORDER BY doomed_at LIMIT 100
       FOR UPDATE SKIP LOCKED)
-    RETURNING session_id AS id`,
+    RETURNING ${NAMES}`,
 };
 const DOOMED = {
   name: 'sandboxes-doomed',
   text: `
-    SELECT session_id AS id FROM sandboxes
+    SELECT ${NAMES} FROM sandboxes
     WHERE doomed_at IS NOT NULL AND driver = $1 AND host IS NOT DISTINCT FROM $2
+      AND (reaper IS NULL OR reaper NOT LIKE '${KEEPER}%' OR reaper_until <= now())
     ORDER BY doomed_at`,
 };
 const IDLE = {
   name: 'sandboxes-idle',
   text: `
-    SELECT session_id AS id FROM sandboxes
+    SELECT ${NAMES} FROM sandboxes
     WHERE idle_since <= now() - make_interval(secs => $3) AND doomed_at IS NULL
       AND driver = $1 AND host IS NOT DISTINCT FROM $2
     ORDER BY idle_since`,
@@ -50,16 +59,16 @@ const RELEASE_ALL = {
 };
 const FORGET = {
   name: 'sandboxes-forget',
-  text: 'DELETE FROM sandboxes WHERE session_id = $1 AND doomed_at IS NOT NULL',
+  text: `DELETE FROM sandboxes WHERE ${named('= $1')} AND doomed_at IS NOT NULL`,
 };
 const KNOWN = {
   name: 'sandboxes-known',
-  text: 'SELECT session_id AS id FROM sandboxes WHERE session_id = ANY ($1)',
+  text: `SELECT ${NAMES} FROM sandboxes WHERE ${named('= ANY ($1)')}`,
 };
 const RESTING = {
   name: 'sandboxes-resting',
   text: `
-    SELECT session_id AS id FROM sandboxes
+    SELECT ${NAMES} FROM sandboxes
     WHERE idle_since IS NOT NULL AND doomed_at IS NULL AND driver = $1
       AND host IS NOT DISTINCT FROM $2`,
 };
@@ -68,13 +77,19 @@ const DOOM_RESTING = {
   name: 'sandboxes-doom-resting',
   text: `
     UPDATE sandboxes SET doomed_at = now()
-    WHERE session_id = ANY ($1) AND idle_since IS NOT NULL AND doomed_at IS NULL`,
+    WHERE ${named('= ANY ($1)')} AND idle_since IS NOT NULL AND doomed_at IS NULL`,
 };
 
 /** Where sandboxes are, as their records say it. */
 export interface SandboxPlace {
   driver: string;
   host: string | null;
+}
+
+/** A sandbox on record: whose it is, and its name, which differs where it was adopted. */
+export interface OnRecord {
+  sessionId: string;
+  sandboxId: string;
 }
 
 /** The record of which sandboxes there are meant to be, and on which host. */
@@ -88,18 +103,18 @@ export class SandboxesRepository {
   }
 
   /** The sandboxes of a place that have not been used for so long, and are not given up yet. */
-  async idle(place: SandboxPlace, idleSeconds: number): Promise<string[]> {
-    return this.ids(IDLE, [place.driver, place.host, idleSeconds]);
+  async idle(place: SandboxPlace, idleSeconds: number): Promise<OnRecord[]> {
+    return this.found(IDLE, [place.driver, place.host, idleSeconds]);
   }
 
   /** Takes sandboxes that are to be destroyed, and that nobody else is destroying. */
-  async takeDoomed(place: SandboxPlace, reaper: string, seconds: number): Promise<string[]> {
-    return this.ids(TAKE_DOOMED, [place.driver, place.host, reaper, seconds]);
+  async takeDoomed(place: SandboxPlace, reaper: string, seconds: number): Promise<OnRecord[]> {
+    return this.found(TAKE_DOOMED, [place.driver, place.host, reaper, seconds]);
   }
 
-  /** The sandboxes of a place that are to be destroyed, whoever is at it. */
-  async doomed(place: SandboxPlace): Promise<string[]> {
-    return this.ids(DOOMED, [place.driver, place.host]);
+  /** The sandboxes of a place that are to be destroyed, whoever is at it. Not those that are kept ready. */
+  async doomed(place: SandboxPlace): Promise<OnRecord[]> {
+    return this.found(DOOMED, [place.driver, place.host]);
   }
 
   /** Lets others destroy what this reaper has taken and not got to. */
@@ -120,26 +135,26 @@ export class SandboxesRepository {
     await this.sql.query(RECORD_PROBE, [sandboxId, place.driver, place.host, seconds]);
   }
 
-  async forget(sessionId: string): Promise<void> {
-    await this.sql.query(FORGET, [sessionId]);
+  async forget(sandboxId: string): Promise<void> {
+    await this.sql.query(FORGET, [sandboxId]);
   }
 
   /** Which of these sandboxes are on record. */
-  async known(sessionIds: readonly string[]): Promise<Set<string>> {
-    return new Set(await this.ids(KNOWN, [sessionIds]));
+  async known(sandboxIds: readonly string[]): Promise<Set<string>> {
+    return new Set((await this.found(KNOWN, [sandboxIds])).map(({ sandboxId }) => sandboxId));
   }
 
   /** The sandboxes of a place that wait for their session's next turn. */
-  async resting(place: SandboxPlace): Promise<string[]> {
-    return this.ids(RESTING, [place.driver, place.host]);
+  async resting(place: SandboxPlace): Promise<OnRecord[]> {
+    return this.found(RESTING, [place.driver, place.host]);
   }
 
   /** Gives up sandboxes that wait for a next turn. */
-  async doomResting(sessionIds: readonly string[]): Promise<void> {
-    await this.sql.query(DOOM_RESTING, [sessionIds]);
+  async doomResting(sandboxIds: readonly string[]): Promise<void> {
+    await this.sql.query(DOOM_RESTING, [sandboxIds]);
   }
 
-  private async ids(statement: { name: string; text: string }, values: unknown[]) {
-    return (await this.sql.query<{ id: string }>(statement, values)).map(({ id }) => id);
+  private async found(statement: { name: string; text: string }, values: unknown[]) {
+    return this.sql.query<OnRecord & Record<string, unknown>>(statement, values);
   }
 }

@@ -19,16 +19,17 @@ const logger = new Logger('TurnFollower');
  */
 export async function followTurn(
   work: TurnWork,
+  sandboxId: string,
   redactor: Redactor,
   outcome: OutcomeTracker,
 ): Promise<SpoolExit> {
   const { parts, turn, journal, signal } = work;
   const decoder = new OutputDecoder(redactor, journal.position);
-  const endWatch = killAfterDeadline(work);
+  const endWatch = killAfterDeadline(work, sandboxId);
   let silent = !turn.has_output;
   try {
     const events = parts.driver.follow({
-      sandboxId: turn.session_id,
+      sandboxId,
       launchId: turn.id,
       offset: journal.position.offset,
       signal,
@@ -58,15 +59,16 @@ export async function followTurn(
 }
 
 /** The supervisor ends a turn at its deadline; this is for one that does not. */
-function killAfterDeadline({ parts, turn, sandbox, signal, deadline }: TurnWork): () => void {
+function killAfterDeadline(
+  { parts, turn, sandbox, signal, deadline }: TurnWork,
+  sandboxId: string,
+): () => void {
   const wait = deadline + DEADLINE_GRACE_MS - parts.clock.now();
   const timer = setTimeout(
     () => {
-      sandbox
-        .kill({ sandboxId: turn.session_id, launchId: turn.id, signal })
-        .catch((error: unknown) => {
-          if (!signal.aborted) logger.warn(`Kill at the deadline: ${String(error)}`);
-        });
+      sandbox.kill({ sandboxId, launchId: turn.id, signal }).catch((error: unknown) => {
+        if (!signal.aborted) logger.warn(`Kill at the deadline: ${String(error)}`);
+      });
     },
     Math.min(Math.max(0, wait), TIMER_LIMIT_MS),
   );

@@ -19,7 +19,7 @@ export async function launchTurn(work: TurnWork, plan: TurnPlan): Promise<void> 
   if (turn.turn_number > 1) await renewNetwork(work, plan);
   const { command, env, stdin } = plan.runtime.launch(plan.runtimeTurn);
   await sandbox.launch({
-    sandboxId: turn.session_id,
+    sandboxId: plan.sandboxId,
     launchId: turn.id,
     // Not the stop signal: an aborted launch is killed, but a shutdown must leave the runtime alive. What has to end
     // it, a termination, destroys the sandbox.
@@ -37,8 +37,8 @@ export async function launchTurn(work: TurnWork, plan: TurnPlan): Promise<void> 
 }
 
 /** The environment is pinned, but where the operator's gateways are may have changed since the first turn. */
-async function renewNetwork({ turn, sandbox, signal }: TurnWork, plan: TurnPlan): Promise<void> {
+async function renewNetwork({ sandbox, signal }: TurnWork, plan: TurnPlan): Promise<void> {
   const network = await networkPolicyOf(plan, () => sandbox.packageHosts({ signal }));
   if (network.mode === 'unrestricted') return;
-  await sandbox.restrictNetwork({ sandboxId: turn.session_id, signal, network });
+  await sandbox.restrictNetwork({ sandboxId: plan.sandboxId, signal, network });
 }

@@ -8,7 +8,7 @@ import type { AgentRuntime, RuntimeTurn, Skill } from '../runtimes/agent-runtime
 import { MODEL_APIS } from '../runtimes/model-api.js';
 import { ProviderCatalogue } from '../runtimes/provider-catalogue.js';
 import { SANDBOX_DRIVER } from '../sandboxes/sandbox-host.js';
-import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
+import type { SandboxDriver, SandboxLayout } from '../sandboxes/sandbox-driver.js';
 import { SessionPlans } from '../sessions/session-plans.repository.js';
 import type { PublicResource } from '../sessions/session-resources.js';
 import type { ClaimedTurn } from '../sessions/turn-lease.repository.js';
@@ -16,8 +16,15 @@ import type { ClaimedTurn } from '../sessions/turn-lease.repository.js';
 /** A repository with the token to fetch it with. */
 export type Repository = PublicResource & { token?: string };
 
+/** Which version of which environment. */
+export interface EnvironmentPin {
+  id: string;
+  version: number;
+}
+
 /** Everything that running a turn takes, from the versions that the session is pinned to. Holds secrets. */
 export interface TurnPlan {
+  sandboxId: string;
   runtime: AgentRuntime;
   runtimeTurn: RuntimeTurn;
   skills: readonly Skill[];
@@ -25,7 +32,7 @@ export interface TurnPlan {
   apiHosts: readonly string[];
   /** That gateway's URL, as configuration has it. */
   gateway: string | undefined;
-  environment: PinnedEnvironment | undefined;
+  environment: (PinnedEnvironment & EnvironmentPin) | undefined;
   repositories: readonly Repository[];
   /** All values that must not show in output, messages or logs. */
   secrets: readonly string[];
@@ -46,10 +53,15 @@ export class TurnPlanner {
   async plan(turn: ClaimedTurn): Promise<TurnPlan> {
     const session = await this.plans.ofUnscoped(turn.session_id);
     const agent = await this.agents.pinnedUnscoped(session.agentId, session.agentVersion);
+    const { sandboxId, environmentId, environmentVersion } = session;
     const environment =
-      session.environmentId === null || session.environmentVersion === null
+      environmentId === null || environmentVersion === null
         ? undefined
-        : await this.environments.pinnedUnscoped(session.environmentId, session.environmentVersion);
+        : {
+            id: environmentId,
+            version: environmentVersion,
+            ...(await this.environments.pinnedUnscoped(environmentId, environmentVersion)),
+          };
     const runtime = this.catalogue.runtimeOf(agent.provider);
     const { model, api, access } = this.catalogue.accessFor(runtime, agent.model);
     const { apiKey, baseUrl } = access;
@@ -58,6 +70,7 @@ export class TurnPlanner {
       token: session.tokens[String(index)],
     }));
     return {
+      sandboxId,
       runtime,
       skills: agent.skills,
       apiHosts: api === undefined || baseUrl !== undefined ? [] : [MODEL_APIS[api].host],
@@ -72,7 +85,7 @@ export class TurnPlanner {
         mcpServers: agent.mcpServers,
         skills: agent.skills,
         access: { apiKey, baseUrl: baseUrl && this.driver.gatewayUrl(baseUrl) },
-        layout: this.driver.layout(turn.session_id),
+        layout: this.driver.layout(sandboxId),
       },
       secrets: [
         apiKey,
@@ -84,6 +97,11 @@ export class TurnPlanner {
       ].filter((secret) => secret !== undefined),
     };
   }
+}
+
+/** The same plan for another sandbox. */
+export function movedTo(plan: TurnPlan, sandboxId: string, layout: SandboxLayout): TurnPlan {
+  return { ...plan, sandboxId, runtimeTurn: { ...plan.runtimeTurn, layout } };
 }
 
 function joinPrompt(system: string, prompt: string): string {

@@ -30,6 +30,8 @@ export class TurnRunner {
   private readonly logger = new Logger(TurnRunner.name);
   private readonly stop = new AbortController();
   private readonly work: TurnWork;
+  /** Known once the turn is planned. */
+  private sandboxId: string | undefined;
 
   constructor(
     private readonly parts: TurnRunnerParts,
@@ -56,9 +58,11 @@ export class TurnRunner {
   /** Bytes of output that the sandbox has written and that are not in the log yet. */
   async lag(signal: AbortSignal): Promise<number> {
     const { journal } = this.work;
-    const { id: launchId, session_id: sandboxId } = this.turn;
+    const { sandboxId, turn } = this;
+    if (sandboxId === undefined) return journal.pendingBytes;
     const { offset } = journal.position;
-    const unread = await this.parts.driver.backlog?.({ sandboxId, launchId, offset, signal });
+    const launch = { sandboxId, launchId: turn.id, signal };
+    const unread = await this.parts.driver.backlog?.({ ...launch, offset });
     return (unread ?? 0) + journal.pendingBytes;
   }
 
@@ -116,16 +120,18 @@ export class TurnRunner {
     }
   }
 
-  private async runPlan(plan: TurnPlan, redactor: Redactor): Promise<TurnEnd> {
+  private async runPlan(planned: TurnPlan, redactor: Redactor): Promise<TurnEnd> {
     const { work } = this;
-    await provisionTurn(work, plan, redactor);
+    this.sandboxId = planned.sandboxId;
+    const plan = await provisionTurn(work, planned, redactor);
+    this.sandboxId = plan.sandboxId;
     const runtime = work.trace.runtime(
       work.journal.progress.stages?.runtime_start?.startedAt ?? this.parts.clock.now(),
     );
     try {
       await launchTurn(work, plan);
       const outcome = new OutcomeTracker(plan.runtime, work.journal.progress.outcome);
-      const exit = await followTurn(work, redactor, outcome);
+      const exit = await followTurn(work, plan.sandboxId, redactor, outcome);
       runtime?.end({
         error: exit.reason === 'exited' ? undefined : exit.reason,
         attributes: { 'exit.reason': exit.reason, 'exit.code': exit.exitCode ?? -1 },
@@ -156,9 +162,11 @@ export class TurnRunner {
       end.status,
     );
     this.logger.log({ msg: `The turn has ${end.status}`, exit_code: end.exitCode });
+    const { sandboxId } = this;
+    if (sandboxId === undefined) return;
     const signal = AbortSignal.timeout(DISCARD_LIMIT_MS);
     await this.parts.driver
-      .discardSpool({ sandboxId: sessionId, launchId: id, signal })
+      .discardSpool({ sandboxId, launchId: id, signal })
       .catch((error: unknown) => this.logger.warn(`The spool stays: ${String(error)}`));
   }
 }

@@ -10,6 +10,7 @@ import type { TurnJournal } from './turn-journal.js';
 import type { TurnMetrics } from './turn-metrics.js';
 import type { TurnPlanner } from './turn-plan.js';
 import type { TurnTrace } from './turn-trace.js';
+import type { WarmPool } from './warm/warm-pool.service.js';
 
 /** The longest that a timer can wait. */
 export const TIMER_LIMIT_MS = 2 ** 31 - 1;
@@ -24,6 +25,7 @@ export interface TurnRunnerParts {
   metrics: TurnMetrics;
   endedTurns: EndedTurns;
   tracing: Tracing;
+  warm: WarmPool;
   outputLimitBytes: number;
 }
 

@@ -27,6 +27,7 @@ import { TurnMetrics } from './turn-metrics.js';
 import { TurnPlanner } from './turn-plan.js';
 import { TurnRunner } from './turn-runner.js';
 import { Wakeup } from './wakeup.js';
+import { WarmPool } from './warm/warm-pool.service.js';
 
 /** How often an idle worker looks for turns that no doorbell told it of, at least. */
 const LONGEST_POLL_MS = 1_000;
@@ -74,6 +75,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
     private readonly turnMetrics: TurnMetrics,
     private readonly endedTurns: EndedTurns,
     private readonly tracing: Tracing,
+    private readonly warm: WarmPool,
     metrics: Metrics,
   ) {
     metrics.gauge('running_turns', 'Turns that this process works on', () => this.runners.size);
@@ -189,6 +191,7 @@ export class Worker implements OnApplicationBootstrap, BeforeApplicationShutdown
         metrics: this.turnMetrics,
         endedTurns: this.endedTurns,
         tracing: this.tracing,
+        warm: this.warm,
         outputLimitBytes: this.config.outputLimitBytes,
       },
       turn,

@@ -4,8 +4,9 @@ import type { NpmProgram } from './npm-program.js';
  * The port between the service and whatever makes sandboxes. A driver is small and honest: it does what is written
  * here, throws {@link SandboxError} when it cannot, and every driver passes `test/contracts/sandbox-driver.contract.ts`.
  *
- * Identity: a sandbox is named by its session's id, a launch by its turn's id. A driver keeps whatever it needs to find
- * both again, so that a process that restarts (or another one on the same host) goes on where the last one stopped.
+ * Identity: a sandbox is named by a UUID, its session's id unless the record of the sandboxes names another one; a launch
+ * by its turn's id. A driver keeps whatever it needs to find both again, so that a process that restarts (or another one
+ * on the same host) goes on where the last one stopped.
  *
  * Not guaranteed: that a sandbox survives its host; that the order between stdout and stderr is other than by arrival;
  * that anything but files in the home and the workspace survives between two launches (processes do not, /tmp does not).
@@ -104,7 +105,7 @@ export interface SandboxLayout {
 }
 
 export interface SandboxRef {
-  /** The session's id: UUID v4, lowercase. */
+  /** UUID v4, lowercase. */
   sandboxId: string;
   signal: AbortSignal;
 }

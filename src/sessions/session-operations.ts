@@ -22,6 +22,7 @@ const FIND = {
     SELECT s.id, u.name AS user, s.user_id, s.provider, s.status, s.agent_id, s.agent_version,
       s.environment_id, s.environment_version, s.timeout, s.turn_count AS turns, s.exit_code, s.error,
       s.created_at AS created, s.updated_at AS updated, b.driver AS sandbox_driver,
+      b.sandbox_id AS sandbox_adopted,
       b.host AS sandbox_host, b.idle_since AS sandbox_idle_since, b.doomed_at AS sandbox_given_up
     FROM sessions s JOIN users u ON u.id = s.user_id
     LEFT JOIN sandboxes b ON b.session_id = s.id
@@ -65,6 +66,8 @@ export interface SessionDetails extends SessionRecord {
   /** `null`: there is none on record. */
   sandbox_driver: string | null;
   sandbox_host: string | null;
+  /** The sandbox's own name, where it was made before the session and so is not named for it. */
+  sandbox_adopted: string | null;
   sandbox_idle_since: string | null;
   sandbox_given_up: string | null;
 }

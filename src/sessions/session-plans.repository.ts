@@ -7,10 +7,11 @@ import type { PublicResource } from './session-resources.js';
 const FIND = {
   name: 'sessions-plan',
   text: `
-    SELECT agent_id AS "agentId", agent_version AS "agentVersion",
-      environment_id AS "environmentId", environment_version AS "environmentVersion",
-      resources, secrets_sealed AS sealed
-    FROM sessions WHERE id = $1`,
+    SELECT s.agent_id AS "agentId", s.agent_version AS "agentVersion",
+      s.environment_id AS "environmentId", s.environment_version AS "environmentVersion",
+      s.resources, s.secrets_sealed AS sealed, coalesce(b.sandbox_id, s.id) AS "sandboxId"
+    FROM sessions s LEFT JOIN sandboxes b ON b.session_id = s.id
+    WHERE s.id = $1`,
 };
 
 /** What a session is pinned to, with its secrets open. For the runner. */
@@ -22,6 +23,8 @@ export interface SessionPlan {
   resources: PublicResource[];
   /** Tokens by the index of their resource. */
   tokens: Record<string, string>;
+  /** Its sandbox: named by the session's own id, unless it has adopted another one. */
+  sandboxId: string;
 }
 
 @Injectable()

@@ -47,9 +47,11 @@ const LAST_LOG_ID = {
     JOIN turns t ON t.session_id = s.id AND t.turn_number = s.current_turn
     WHERE s.id = $1`,
 };
-const SANDBOX_HOST = {
-  name: 'sandboxes-host',
-  text: 'SELECT host FROM sandboxes WHERE session_id = $1 AND doomed_at IS NULL',
+const SANDBOX_PLACE = {
+  name: 'sandboxes-place',
+  text: `
+    SELECT coalesce(sandbox_id, session_id) AS id, host
+    FROM sandboxes WHERE session_id = $1 AND doomed_at IS NULL`,
 };
 const CLAIM_SANDBOX = {
   name: 'sandboxes-wake',
@@ -179,10 +181,9 @@ export class SessionsRepository {
     )[0];
   }
 
-  /** @returns the host of the session's sandbox, `null` for one that is reachable from everywhere, `undefined` without. */
-  async sandboxHostUnscoped(id: string): Promise<string | null | undefined> {
-    const [row] = await this.sql.query<{ host: string | null }>(SANDBOX_HOST, [id]);
-    return row?.host;
+  /** @returns the session's sandbox and its host, `null` for one that is reachable from everywhere. */
+  async sandboxUnscoped(id: string): Promise<{ id: string; host: string | null } | undefined> {
+    return (await this.sql.query<{ id: string; host: string | null }>(SANDBOX_PLACE, [id]))[0];
   }
 
   /** @returns false when the sandbox was given up in the meantime. */

@@ -270,14 +270,14 @@ export class SessionsService {
   }
 
   /** Does the sandbox still exist? Where the upstream does not say, the turn finds out: that is no refusal. */
-  private async sandboxIsThere(sandboxId: string): Promise<boolean> {
-    const host = await this.repository.sandboxHostUnscoped(sandboxId);
-    if (host === undefined) return false;
+  private async sandboxIsThere(sessionId: string): Promise<boolean> {
+    const sandbox = await this.repository.sandboxUnscoped(sessionId);
+    if (sandbox === undefined) return false;
     // Only its own host can look; the record stands for it everywhere else.
-    if (host !== this.host.name) return true;
+    if (sandbox.host !== this.host.name) return true;
     try {
       const signal = AbortSignal.timeout(PREFLIGHT_LIMIT_MS);
-      return await this.driver.exists({ sandboxId, signal });
+      return await this.driver.exists({ sandboxId: sandbox.id, signal });
     } catch (error) {
       return !(error instanceof SandboxError && error.kind === 'gone');
     }
