@@ -44,6 +44,7 @@ const SANDBOX_SUITES = [
   'session-output',
   'sessions-states',
   'streams',
+  'warm-pool',
 ];
 
 export default {

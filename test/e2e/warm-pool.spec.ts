@@ -4,14 +4,13 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { leftovers, sandboxImage } from '../support/docker-engine.js';
 import { HttpClient } from '../support/http-client.js';
 import { describeWith } from '../support/requirements.js';
-import { installationOf, query, type Service } from '../support/service.js';
+import { leftOf } from '../support/sandbox-remains.js';
+import { query, type Service } from '../support/service.js';
 import {
   eventually,
-  prepareRootfs,
-  remains,
+  prepareSoftware,
   ROOTFS_TIMEOUT_MS,
   SessionsOf,
   startSessionService,
@@ -43,10 +42,7 @@ const start = (env: Record<string, string> = {}) =>
   );
 const port = () => (gateway.address() as AddressInfo).port;
 
-const onDocker = process.env['SANDBOX_DRIVER'] === 'docker';
-
 beforeAll(async () => {
-  if (onDocker) await sandboxImage();
   database = await createTestDatabase();
   dataDir = mkdtempSync(join(tmpdir(), 'warm-'));
   gateway = createServer((_, response) => response.end()).listen(0, '127.0.0.1');
@@ -91,8 +87,7 @@ async function adoptedBy(id: string): Promise<string | undefined> {
 }
 
 /** What is on the machine, or on the engine, of sandboxes. */
-const left = async (): Promise<string[]> =>
-  onDocker ? leftovers(await installationOf(database.url)) : remains(dataDir);
+const left = (): Promise<string[]> => leftOf({ dataDir, databaseUrl: database.url });
 
 async function figure(name: string): Promise<number> {
   const url = /Metrics on (http:[^\s"]+)/.exec(service.logs())?.[1] ?? '';
@@ -257,8 +252,8 @@ describe('sandboxes that are kept ready', () => {
   );
 });
 
-describeWith(['bubblewrap', 'debootstrap'], 'an environment in recent use', () => {
-  beforeAll(() => prepareRootfs(), ROOTFS_TIMEOUT_MS);
+describeWith(['sandboxes with software'], 'an environment in recent use', () => {
+  beforeAll(() => prepareSoftware(), ROOTFS_TIMEOUT_MS);
 
   const made = 'cat ~/made; cat /opt/made';
   const setup = (word: string) =>
