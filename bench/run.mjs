@@ -124,20 +124,24 @@ async function run() {
 async function measureRow(name, rounds) {
   const row = ROWS[name];
   say(`\n${name}: ${row.title}`);
-  const { contenders, close } = await row.open({
-    say,
-    tiny: options.tiny,
-    profile: options.profile && join(options.profile, name),
-  });
-  const results = Object.fromEntries(Object.keys(contenders).map((who) => [who, []]));
-  try {
-    const order = Object.keys(contenders);
-    for (let round = 0; round < rounds; round += 1) {
-      for (const who of order) results[who].push(await contenders[who]());
-      order.push(order.shift());
+  const results = {};
+  const openings = row.fresh ? rounds : 1;
+  for (let opening = 0; opening < openings; opening += 1) {
+    const { contenders, close } = await row.open({
+      say: opening === 0 ? say : () => undefined,
+      tiny: options.tiny,
+      profile: options.profile && join(options.profile, name),
+    });
+    try {
+      const order = Object.keys(contenders);
+      for (let turn = 0; turn < opening; turn += 1) order.push(order.shift());
+      for (let round = 0; round < rounds / openings; round += 1) {
+        for (const who of order) (results[who] ??= []).push(await contenders[who]());
+        order.push(order.shift());
+      }
+    } finally {
+      await close();
     }
-  } finally {
-    await close();
   }
   for (const one of figures(ROWS, { [name]: results }))
     say(`  ${one.contender.padEnd(14)} ${one.label.padEnd(42)} ${range(one)}`);

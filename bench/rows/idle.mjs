@@ -5,6 +5,8 @@ import { feedOf } from '../references/feeds.mjs';
 import { available } from '../references/index.mjs';
 
 export const title = 'Idle streams';
+/** Memory that was once used is not all given back: every round has processes of its own. */
+export const fresh = true;
 export const metrics = { kib: 'memory per stream, KiB', held: 'streams held' };
 export const goals = [
   { label: 'memory per idle stream / nchan', metric: 'kib', against: 'nchan', atMost: 1.5 },

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   type BeforeApplicationShutdown,
   Inject,
@@ -18,6 +19,8 @@ import { Wakeup } from './wakeup.js';
 import { Worker } from './worker.service.js';
 
 const POLL_MS = 2_000;
+/** The bell rings with every turn: what several of them leave is looked for once. */
+const GATHER_MS = 200;
 /** How often the records and what there is are compared, in polls. */
 const COMPARE_EVERY = 30;
 /**
@@ -97,6 +100,8 @@ export class SandboxReaper implements OnApplicationBootstrap, BeforeApplicationS
         }
       }
       await this.wakeup.wait(heard, POLL_MS);
+      const { signal } = this.stopping;
+      await delay(GATHER_MS, undefined, { signal }).catch(() => undefined);
     }
     await this.repository.release(this.name).catch(() => undefined);
   }
