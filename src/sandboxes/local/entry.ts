@@ -19,7 +19,8 @@ export const VIEW_BASES = ['/mnt', '/media', '/srv', '/opt'];
  * What bubblewrap says when a mount of the host went while it took the host's mounts over, as those of containers do.
  * Nothing has been run then, and the next try finds other mounts.
  */
-const MOUNT_GONE = /Unable to apply mount flags: remount .*No such file or directory/;
+const MOUNT_GONE =
+  /Unable to apply mount flags: remount .*: (No such file or directory|Invalid argument)/;
 const ENTRIES = 4;
 
 /** Enters a sandbox, again if only a mount of the host went meanwhile. @param words what bubblewrap said, if it failed */

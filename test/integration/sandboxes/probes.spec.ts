@@ -148,7 +148,7 @@ function describeProbes(name: string, view: View, make: () => Promise<DriverUnde
         as: 'agent',
         signal,
       });
-    }, 60_000);
+    }, 300_000);
 
     afterAll(async () => {
       delete process.env['PLANTED_SECRET'];
@@ -157,7 +157,7 @@ function describeProbes(name: string, view: View, make: () => Promise<DriverUnde
       await rm(hostFolder, { recursive: true });
       for (const id of [sandboxId, otherId]) await driver.destroy({ sandboxId: id, signal });
       await installation.dispose();
-    }, 60_000);
+    }, 300_000);
 
     /** Runs a script as the agent; its output, both streams, and its exit code. */
     async function probe(
