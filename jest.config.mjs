@@ -32,7 +32,10 @@ const withService = {
   setupFilesAfterEnv: ['<rootDir>/test/support/setup.ts'],
 };
 
-/** The suites of which a driver for sandboxes is a part. */
+/**
+ * The suites of which a driver for sandboxes is a part. That of warm sandboxes, which takes minutes on an engine, is run by
+ * hand: SANDBOX_DRIVER=docker npm run jest -- test/e2e/warm-pool --selectProjects integration
+ */
 const SANDBOX_SUITES = [
   'cli-follow',
   'disk-limit',
@@ -44,7 +47,6 @@ const SANDBOX_SUITES = [
   'session-output',
   'sessions-states',
   'streams',
-  'warm-pool',
 ];
 
 export default {
