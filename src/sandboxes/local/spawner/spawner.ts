@@ -16,6 +16,14 @@ const NODE_FLAGS = [
 export type Command = Pick<SpawnRequest, 'argv'> &
   Partial<Omit<SpawnRequest, 'id' | 'argv'>> & { signal?: AbortSignal };
 
+/** What became of a request: `lost`, when it may have been begun; `unsent`, when it was not. */
+type Outcome = SpawnAnswer | 'lost' | 'unsent';
+
+interface Waiting {
+  child: ChildProcess;
+  resolve: (outcome: Outcome) => void;
+}
+
 /**
  * Starts programs by a small process that does nothing else. Node starts a program by forking, and what a fork costs
  * grows with the memory of the process that forks: in a service of 250 MB it takes 7 ms of a processor and holds up
@@ -24,7 +32,7 @@ export type Command = Pick<SpawnRequest, 'argv'> &
 export class Spawner {
   private process: ChildProcess | undefined;
   private lastId = 0;
-  private readonly waiting = new Map<number, (answer: SpawnAnswer | undefined) => void>();
+  private readonly waiting = new Map<number, Waiting>();
 
   constructor(private readonly nodePath: string) {}
 
@@ -34,28 +42,21 @@ export class Spawner {
    */
   async run({ signal, ...command }: Command): Promise<Pick<SpawnAnswer, 'exitCode' | 'output'>> {
     if (signal?.aborted) throw aborted();
-    const id = (this.lastId += 1);
-    const abort = (): void => this.send({ abort: id });
-    const answer = await new Promise<SpawnAnswer | undefined>((resolve) => {
-      this.waiting.set(id, resolve);
-      this.send({
-        env: { PATH: SYSTEM_PATH },
-        cwd: '/',
-        stdin: new Uint8Array(),
-        descriptors: [],
-        log: null,
-        until: 'end',
-        ...command,
-        id,
-      });
-      signal?.addEventListener('abort', abort);
-    });
-    signal?.removeEventListener('abort', abort);
-    this.waiting.delete(id);
-    if (this.waiting.size === 0) this.process?.channel?.unref();
+    const request = {
+      env: { PATH: SYSTEM_PATH },
+      cwd: '/',
+      stdin: new Uint8Array(),
+      descriptors: [],
+      log: null,
+      until: 'end' as const,
+      ...command,
+    };
+    let answer = await this.ask(request, signal);
+    // The process had ended and this one did not know yet: nothing was started.
+    if (answer === 'unsent') answer = await this.ask(request, signal);
     if (signal?.aborted) throw aborted();
-    if (!answer) throw new SandboxError('failed', 'the process that starts programs was ended');
-    return answer;
+    if (typeof answer === 'object') return answer;
+    throw new SandboxError('failed', 'the process that starts programs was ended');
   }
 
   /** Ends it, and what is still being waited for; programs that were let go go on. */
@@ -68,11 +69,25 @@ export class Spawner {
     await gone;
   }
 
-  private send(message: SpawnRequest | AbortRequest): void {
+  private async ask(request: Omit<SpawnRequest, 'id'>, signal?: AbortSignal): Promise<Outcome> {
+    const id = (this.lastId += 1);
     const child = (this.process ??= this.begin());
+    const abort = (): void =>
+      void child.send({ abort: id } satisfies AbortRequest, () => undefined);
     child.channel?.ref();
-    // Whether it arrives is told by the answer, or by the end of the process.
-    child.send(message, () => undefined);
+    const outcome = await new Promise<Outcome>((resolve) => {
+      this.waiting.set(id, { child, resolve });
+      child.send({ ...request, id } satisfies SpawnRequest, (error) => {
+        if (error === null) return;
+        if (this.process === child) this.process = undefined;
+        resolve('unsent');
+      });
+      signal?.addEventListener('abort', abort);
+    });
+    signal?.removeEventListener('abort', abort);
+    this.waiting.delete(id);
+    if (this.waiting.size === 0) child.channel?.unref();
+    return outcome;
   }
 
   private begin(): ChildProcess {
@@ -88,11 +103,10 @@ export class Spawner {
     // It is no reason for this process to go on.
     child.unref();
     child.channel?.unref();
-    child.on('message', (answer: SpawnAnswer) => this.waiting.get(answer.id)?.(answer));
+    child.on('message', (answer: SpawnAnswer) => this.waiting.get(answer.id)?.resolve(answer));
     const ended = (): void => {
-      if (this.process !== child) return;
-      this.process = undefined;
-      for (const resolve of this.waiting.values()) resolve(undefined);
+      if (this.process === child) this.process = undefined;
+      for (const one of this.waiting.values()) if (one.child === child) one.resolve('lost');
     };
     child.once('error', ended);
     child.once('exit', ended);
