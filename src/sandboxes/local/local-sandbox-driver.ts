@@ -24,7 +24,7 @@ import { readPackageHosts } from '../shared/package-hosts.js';
 import { lookUp, ProgramStore } from './programs/program-store.js';
 import { prepareLaunchFolder } from './launcher.js';
 import { LocalLaunches } from './local-launches.js';
-import { killSupervisors, sweepUser } from '../shared/launch/launch-end.js';
+import { killSupervisors } from '../shared/launch/launch-end.js';
 import type { LocalSandboxOptions } from './options.js';
 import { copyOwnSystem } from './own-system.js';
 import { checkDegraded, checkStrict } from './preflight.js';
@@ -33,7 +33,7 @@ import { SandboxStore, type SandboxRecord } from './sandbox-store.js';
 import { Spawner } from './spawner/spawner.js';
 import { endScripts, markScript, runLaunchedScript } from '../shared/launch/scripts.js';
 import { urlInside } from '../shared/relay/gateways.js';
-import { firstUserOf, UserPool } from './user-pool.js';
+import { SandboxUsers } from './sandbox-users.js';
 import { packFiles, WRITE_FILES_SCRIPT } from '../shared/write-files-script.js';
 
 /** A positive answer of the preflight holds for this long. */
@@ -56,20 +56,16 @@ export class LocalSandboxDriver implements SandboxDriver {
   private readonly enclosure: Enclosure;
   private readonly programs: ProgramStore;
   private readonly launches: LocalLaunches;
-  private users: UserPool | null | undefined;
+  private readonly users: SandboxUsers;
   private checkedAt = 0;
   private prepared: Promise<void> | undefined;
 
   constructor(private readonly options: LocalSandboxOptions) {
     const complete = { ...options, nodePath: options.nodePath ?? process.execPath };
+    this.users = new SandboxUsers(this.host.root, options.stateDir);
     this.spawner = new Spawner(complete.nodePath);
     this.store = new SandboxStore(options.stateDir, this.spawner);
-    this.programs = new ProgramStore(
-      this.host,
-      this.spawner,
-      options,
-      () => this.userPool()?.probeUser ?? null,
-    );
+    this.programs = new ProgramStore(this.host, this.spawner, options, () => this.users.probeUser);
     this.enclosure =
       options.isolation === 'strict'
         ? new StrictEnclosure(this.host, complete, this.etc)
@@ -97,7 +93,7 @@ export class LocalSandboxDriver implements SandboxDriver {
         spawner: this.spawner,
         enclosure: this.enclosure,
         probeFolder: join(this.options.stateDir, '.probe'),
-        user: this.userPool()?.probeUser ?? null,
+        user: this.users.probeUser,
         signal,
       });
     }
@@ -111,7 +107,7 @@ export class LocalSandboxDriver implements SandboxDriver {
     this.requireNotAborted(signal);
     await this.prepare();
     const present = await this.store.read(sandboxId);
-    const uid = present?.uid ?? (await this.userPool()?.claim(sandboxId)) ?? null;
+    const uid = present?.uid ?? (await this.users.claim(sandboxId));
     const record: SandboxRecord = {
       version: 1,
       uid,
@@ -234,29 +230,22 @@ export class LocalSandboxDriver implements SandboxDriver {
   async destroy(options: SandboxRef): Promise<void> {
     const sandboxId = requireId(options.sandboxId);
     await killSupervisors(this.store.folder(sandboxId).launches);
-    await this.sweepUsers(sandboxId);
+    await this.users.sweep(sandboxId);
     await this.store.withdraw(sandboxId);
     // A launch that was just being started may have slipped in before the folder went.
-    await this.sweepUsers(sandboxId);
+    await this.users.sweep(sandboxId);
     await this.store.erase(sandboxId);
-    await this.userPool()?.release(sandboxId);
+    await this.users.release(sandboxId);
   }
 
   async list(_options: { signal: AbortSignal }): Promise<string[]> {
-    const claimed = (await this.userPool()?.sandboxes()) ?? [];
+    const claimed = await this.users.sandboxes();
     return [...new Set([...(await this.store.list()), ...claimed.filter(isId)])];
   }
 
   async close(): Promise<void> {
     // Supervisors are nobody's children, and a follower owns its watcher and timer itself.
     await this.spawner.close();
-  }
-
-  private async sweepUsers(sandboxId: string): Promise<void> {
-    const pool = this.userPool();
-    for (const uid of (await pool?.find(sandboxId)) ?? []) {
-      await sweepUser(uid, async () => (await pool?.holds(sandboxId, uid)) ?? false);
-    }
   }
 
   private get etc(): string {
@@ -272,16 +261,6 @@ export class LocalSandboxDriver implements SandboxDriver {
       throw error;
     });
     return this.prepared;
-  }
-
-  private userPool(): UserPool | null {
-    if (this.users === undefined) {
-      const { stateDir } = this.options;
-      this.users = this.host.root
-        ? new UserPool(join(stateDir, '.uids'), firstUserOf(stateDir))
-        : null;
-    }
-    return this.users;
   }
 
   private requireSupported(network: NetworkPolicy): void {

@@ -16,6 +16,9 @@ const READ_BYTES = 4 * (MAX_FRAME_PAYLOAD + FRAME_HEADER_BYTES);
 const scratch = Buffer.allocUnsafeSlow(16 * 1024);
 const readLater = promisify(read);
 
+/** What may have changed: the spool, the record of the exit as well, or, as the poll was due, anything. */
+type Change = 'spool' | 'exit' | 'all';
+
 /** Wakes one waiter when something in the launch's folder changes, when the poll is due, or on abort. */
 class Doorbell {
   private rung = false;
@@ -47,10 +50,7 @@ class Doorbell {
     }
   }
 
-  /**
-   * @returns what may have changed: the spool, the record of the exit as well, or, as the poll was due, anything.
-   */
-  async wait(): Promise<'spool' | 'exit' | 'all'> {
+  async wait(): Promise<Change> {
     if (!this.rung) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, this.watcher === undefined ? 20 : POLL_MS);
@@ -131,8 +131,10 @@ class FrameSource {
   }
 }
 
-/** How the launch stands: still running, or over, and how. */
-function verdict(folder: LaunchFolder): SpoolEvent | null {
+/** How the launch stands: still running, or over, and how. Looks only at what may have changed. */
+function standing(folder: LaunchFolder, changed: Change): SpoolEvent | null {
+  if (changed === 'spool') return null;
+  if (changed === 'exit') return recordedExit(folder);
   const lost: SpoolEvent = { kind: 'exit', reason: 'lost', exitCode: null };
   const started = folder.readStart();
   if (started === null || 'abandoned' in started) return lost;
@@ -161,13 +163,12 @@ export async function* followSpool(
     folder.claimStart({ abandoned: true });
   const doorbell = new Doorbell(folder.path, signal);
   const source = new FrameSource(folder.spool, offset);
-  let changed: Awaited<ReturnType<Doorbell['wait']>> = 'all';
+  let changed: Change = 'all';
   try {
     for (;;) {
       if (signal.aborted) throw new SandboxError('aborted', 'following was aborted');
-      // The verdict is taken before the read: everything that belongs to it is in the spool by then.
-      const end =
-        changed === 'all' ? verdict(folder) : changed === 'exit' ? recordedExit(folder) : null;
+      // This is looked at before the read: everything that belongs to it is in the spool by then.
+      const end = standing(folder, changed);
       do {
         for (const chunk of await source.read()) {
           yield chunk;
