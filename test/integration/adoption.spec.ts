@@ -11,6 +11,7 @@ import { SandboxesRepository } from '../../src/runner/sandboxes.repository.js';
 import { WarmSandboxesRepository } from '../../src/runner/warm/warm-sandboxes.repository.js';
 import { type ClaimedTurn, TurnLeaseRepository } from '../../src/sessions/turn-lease.repository.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { insertWaitingTurn } from '../support/waiting-turn.js';
 
 const PLACE = { driver: 'local', host: 'here' };
 const LEASE_SECONDS = 60;
@@ -38,26 +39,7 @@ afterAll(async () => {
 
 /** The first turn of a new session, claimed. */
 async function claimedTurn(): Promise<ClaimedTurn> {
-  const [user, agent, session] = [randomUUID(), randomUUID(), randomUUID()];
-  await dataSource.query('INSERT INTO users (id, name) VALUES ($1::uuid, $1::text)', [user]);
-  await dataSource.query(
-    `INSERT INTO agents (id, user_id, name, provider, model, system, skills, mcp_servers, metadata)
-     VALUES ($1, $2, 'a', 'shell', 'shell/bash', '', '[]', '[]', '{}')`,
-    [agent, user],
-  );
-  await dataSource.query(
-    `INSERT INTO agent_versions (agent_id, version, snapshot) VALUES ($1, 1, '{}')`,
-    [agent],
-  );
-  await dataSource.query(
-    `INSERT INTO sessions (id, user_id, agent_id, agent_version, provider, timeout, resources)
-     VALUES ($1, $2, $3, 1, 'shell', 60, '[]')`,
-    [session, user, agent],
-  );
-  await dataSource.query(
-    `INSERT INTO turns (session_id, turn_number, prompt, timeout) VALUES ($1, 1, 'x', 60)`,
-    [session],
-  );
+  await insertWaitingTurn(dataSource);
   const [turn] = await leases.claim({
     ...PLACE,
     owner: 'worker',

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { EventEmitter2 } from '@nestjs/event-emitter';
 import type { DataSource } from 'typeorm';
@@ -17,6 +16,7 @@ import {
 } from '../../src/sessions/turn-output.repository.js';
 import { eventually } from '../support/sessions.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import { insertWaitingTurn } from '../support/waiting-turn.js';
 
 let database: TestDatabase;
 let dataSource: DataSource;
@@ -54,26 +54,7 @@ const claim = async (owner: string): Promise<ClaimedTurn> => {
 
 /** A turn that one worker claimed, and another one after the first one's lease had run out. */
 async function takenOver(): Promise<{ first: ClaimedTurn; second: ClaimedTurn }> {
-  const [user, agent, session] = [randomUUID(), randomUUID(), randomUUID()];
-  await dataSource.query('INSERT INTO users (id, name) VALUES ($1::uuid, $1::text)', [user]);
-  await dataSource.query(
-    `INSERT INTO agents (id, user_id, name, provider, model, system, skills, mcp_servers, metadata)
-     VALUES ($1, $2, 'a', 'shell', 'shell/bash', '', '[]', '[]', '{}')`,
-    [agent, user],
-  );
-  await dataSource.query(
-    `INSERT INTO agent_versions (agent_id, version, snapshot) VALUES ($1, 1, '{}')`,
-    [agent],
-  );
-  await dataSource.query(
-    `INSERT INTO sessions (id, user_id, agent_id, agent_version, provider, timeout, resources)
-     VALUES ($1, $2, $3, 1, 'shell', 60, '[]')`,
-    [session, user, agent],
-  );
-  await dataSource.query(
-    `INSERT INTO turns (session_id, turn_number, prompt, timeout) VALUES ($1, 1, 'x', 60)`,
-    [session],
-  );
+  await insertWaitingTurn(dataSource);
   const first = await claim('first');
   await dataSource.query('UPDATE turns SET lease_expires_at = now() WHERE id = $1', [first.id]);
   return { first, second: await claim('second') };
