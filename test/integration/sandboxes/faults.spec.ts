@@ -360,7 +360,7 @@ describe('local sandboxes on bad days', () => {
   it('finds a kernel user that a crash has left claimed for a sandbox beside its own', async () => {
     if (process.getuid?.() !== 0) return;
     const folder = join(options.stateDir, '.uids');
-    const [own = ''] = readdirSync(folder).filter((name) => /^\d+$/.test(name));
+    const own = readdirSync(folder).find((name) => /^\d+$/.test(name));
     const stray = String(Number(own) === 2_000_000_000 ? 2_000_000_001 : 2_000_000_000);
     symlinkSync(sandboxId, join(folder, stray));
     await driver.destroy({ sandboxId, signal });
