@@ -20,6 +20,11 @@ export interface AbortRequest {
   abort: number;
 }
 
+/** Comes before the program is started: while it has not come, nothing was. */
+export interface SpawnNotice {
+  begins: number;
+}
+
 export interface SpawnAnswer {
   id: number;
   /** How it ended: its exit code, 137 for a signal; `null` when it could not be started, or is not waited for. */

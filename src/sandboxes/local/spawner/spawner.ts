@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { SandboxError } from '../../sandbox-error.js';
 import { SYSTEM_PATH } from '../../shared/layout.js';
 import { packageRoot } from '../../shared/package-root.js';
-import type { AbortRequest, SpawnAnswer, SpawnRequest } from './messages.js';
+import type { AbortRequest, SpawnAnswer, SpawnNotice, SpawnRequest } from './messages.js';
 
 /** A program of its own: it runs from the build, also when this module is run from source by a test. */
 const PROGRAM = 'dist/src/sandboxes/local/spawner/main.js';
@@ -21,6 +21,7 @@ type Outcome = SpawnAnswer | 'lost' | 'unsent';
 
 interface Waiting {
   child: ChildProcess;
+  begun: boolean;
   resolve: (outcome: Outcome) => void;
 }
 
@@ -52,7 +53,7 @@ export class Spawner {
       ...command,
     };
     let answer = await this.ask(request, signal);
-    // The process had ended and this one did not know yet: nothing was started.
+    // It died before it began: another one may.
     if (answer === 'unsent') answer = await this.ask(request, signal);
     if (signal?.aborted) throw aborted();
     if (typeof answer === 'object') return answer;
@@ -63,6 +64,8 @@ export class Spawner {
   async close(): Promise<void> {
     const child = this.process;
     if (!child) return;
+    // What is waited for is not begun anew elsewhere.
+    for (const one of this.waiting.values()) one.begun = true;
     child.ref();
     const gone = new Promise((resolve) => child.once('exit', resolve));
     if (child.connected) child.disconnect();
@@ -76,9 +79,10 @@ export class Spawner {
       void child.send({ abort: id } satisfies AbortRequest, () => undefined);
     child.channel?.ref();
     const outcome = await new Promise<Outcome>((resolve) => {
-      this.waiting.set(id, { child, resolve });
+      this.waiting.set(id, { child, begun: false, resolve });
       child.send({ ...request, id } satisfies SpawnRequest, (error) => {
         if (error === null) return;
+        // Of the others it may have said something that is still to be heard.
         if (this.process === child) this.process = undefined;
         resolve('unsent');
       });
@@ -103,14 +107,24 @@ export class Spawner {
     // It is no reason for this process to go on.
     child.unref();
     child.channel?.unref();
-    child.on('message', (answer: SpawnAnswer) => this.waiting.get(answer.id)?.resolve(answer));
-    const ended = (): void => {
-      if (this.process === child) this.process = undefined;
-      for (const one of this.waiting.values()) if (one.child === child) one.resolve('lost');
-    };
-    child.once('error', ended);
-    child.once('exit', ended);
+    child.on('message', (message: SpawnAnswer | SpawnNotice) => {
+      const one = this.waiting.get('begins' in message ? message.begins : message.id);
+      if ('begins' in message) {
+        if (one) one.begun = true;
+      } else one?.resolve(message);
+    });
+    child.once('error', () => this.forget(child));
+    // Only then all that it has said was heard.
+    child.once('disconnect', () => this.forget(child));
     return child;
+  }
+
+  /** It says nothing any more. */
+  private forget(child: ChildProcess): void {
+    if (this.process === child) this.process = undefined;
+    for (const one of this.waiting.values()) {
+      if (one.child === child) one.resolve(one.begun ? 'lost' : 'unsent');
+    }
   }
 }
 
