@@ -1,10 +1,11 @@
-// How fast the service is beside others that do the same, measured in turns on the same machine.
-// npm run bench [-- --only live,replay --rounds 3 --write --json FILE --profile FOLDER --flame FOLDER --tiny]
+// Measures the service and comparable servers in turns on the same machine.
+import { existsSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { complain, say } from '../scripts/lib/output.mjs';
 import { prepare, ROOT } from '../scripts/lib/project.mjs';
+import { compare, toBaseline } from './lib/gate.mjs';
 import { toChart } from './lib/chart.mjs';
 import { describeMachine } from './lib/machine.mjs';
 import { figures, judge, number, toMarkdown } from './lib/report.mjs';
@@ -16,17 +17,22 @@ import { parseDuration, soak } from './soak/run.mjs';
 
 const USAGE = `npm run bench -- [options]
   --only ROWS       some of: ${Object.keys(ROWS).join(', ')}
-  --rounds N        how often each is measured, in turns with what it is compared with (3)
-  --json FILE       writes everything that was measured
-  --write           writes the tables and charts of docs/performance.md, also those of a soak
+  --rounds N        how often each row is measured, alternating with its references (3)
+  --json FILE       writes all measurements
+  --write           updates the tables and charts of docs/performance.md, including those of a soak test
+  --gate            fails if a ratio is worse than in bench/baseline.json by more than the noise of both
+  --baseline        writes the measured ratios to bench/baseline.json
+  --baseline-file FILE  another file than bench/baseline.json
+  --results FILE    evaluates what --json has written instead of measuring
   --profile FOLDER  writes CPU profiles of the service's processes, with flame graphs and summaries, by row
-  --flame FOLDER    only makes the flame graphs and summaries of CPU profiles that are there
-  --window FROM-TO  of these seconds of them, such as 30-35: a profile begins when its process does
-  --soak DURATION   (30m, 90s) half load for so long: memory, descriptors and bytes per message must stay flat
-  --peers           first installs the servers of others that npm has, to be measured, too
-  --no-build        measures the build that is there
-  --tiny            as little as possible, to see that it works: its figures mean nothing`;
+  --flame FOLDER    only creates flame graphs and summaries of existing CPU profiles
+  --window FROM-TO  only these seconds of the profiles, such as 30-35, counted from the start of the process
+  --soak DURATION   half load for this long (30m, 90s): memory, descriptors and bytes per message must stay flat
+  --peers           first installs other servers that are available from npm, to measure them as well
+  --no-build        measures the existing build
+  --tiny            the smallest possible run, as a test: its figures mean nothing`;
 const DOCUMENT = join(ROOT, 'docs', 'performance.md');
+const BASELINE = join(ROOT, 'bench', 'baseline.json');
 const CHART = join(ROOT, 'docs', 'performance.svg');
 const SOAK_CHART = join(ROOT, 'docs', 'soak.svg');
 const MARKERS = ['<!-- bench: begin -->\n', '<!-- bench: end -->'];
@@ -38,6 +44,10 @@ const { values: options } = parseArgs({
     rounds: { type: 'string', default: '3' },
     json: { type: 'string' },
     write: { type: 'boolean', default: false },
+    gate: { type: 'boolean', default: false },
+    baseline: { type: 'boolean', default: false },
+    'baseline-file': { type: 'string', default: BASELINE },
+    results: { type: 'string' },
     profile: { type: 'string' },
     flame: { type: 'string' },
     window: { type: 'string' },
@@ -52,7 +62,11 @@ const { values: options } = parseArgs({
 if (options.help) say(USAGE);
 else if (options.soak) process.exitCode = await runSoak();
 else if (options.flame) process.exitCode = await runFlames();
+else if (options.results)
+  process.exitCode = await evaluate(JSON.parse(await readFile(options.results, 'utf8')));
 else process.exitCode = await run();
+// If a row failed to start, its helpers would keep this process running; they end with it.
+process.exit();
 
 async function runFlames() {
   const [, from, to] = /^([\d.]+)-([\d.]+)$/.exec(options.window ?? '') ?? [];
@@ -65,7 +79,7 @@ async function renderFlames(folder, window) {
   for (const path of await renderProfiles(folder, window)) say(path);
 }
 
-/** Fails when something has grown, was left or was wrong. */
+/** Fails if something grew, was left behind or was wrong. */
 async function runSoak() {
   const seconds = parseDuration(options.soak);
   if (!seconds) return usage('--soak takes a duration, such as 30m');
@@ -105,7 +119,7 @@ async function run() {
     try {
       measured[name] = await measureRow(name, rounds);
     } catch (error) {
-      // What is wrong with one row takes nothing from the others.
+      // An error in one row must not affect the others.
       complain(`${name} could not be measured: ${error.stack}`);
       failed.push(name);
     }
@@ -117,10 +131,27 @@ async function run() {
   if (options.json)
     await writeFile(options.json, `${JSON.stringify({ machine, judged, measured }, null, 2)}\n`);
   if (options.write) await writeDocument({ machine, judged, measured });
-  return failed.length === 0 ? 0 : 1;
+  const worse = await evaluate({ machine, judged });
+  return failed.length === 0 ? worse : 1;
 }
 
-/** Each contender once a round; who begins changes, so that nobody always comes after the same one. */
+/** Writes the baseline, or compares with it, as the options want. @returns the exit code */
+async function evaluate({ machine, judged }) {
+  const file = options['baseline-file'];
+  if (options.baseline) {
+    const before = existsSync(file) ? JSON.parse(await readFile(file, 'utf8')) : undefined;
+    await writeFile(file, `${JSON.stringify(toBaseline(judged, machine, before), null, 2)}\n`);
+  }
+  if (!options.gate) return 0;
+  if (!existsSync(file)) return usage(`There is no baseline ${file}: write one with --baseline`);
+  const { compared, worse, lines } = compare(judged, JSON.parse(await readFile(file, 'utf8')));
+  say(`\nCompared with ${relative(ROOT, file)}:`);
+  for (const line of lines) say(line);
+  if (compared === 0) complain('Nothing could be compared with the baseline');
+  return worse > 0 || compared === 0 ? 1 : 0;
+}
+
+/** Measures each contender once per round. The first one changes, so that none always follows the same one. */
 async function measureRow(name, rounds) {
   const row = ROWS[name];
   say(`\n${name}: ${row.title}`);
@@ -163,7 +194,7 @@ async function writeDocument(results) {
   await writeFile(CHART, toChart(results.judged, results.machine.description));
 }
 
-/** What is between two markers of the document; what people wrote around them stays. */
+/** Replaces the text between two markers of the document and keeps the rest. */
 async function replacePart([begin, end], part) {
   const text = await readFile(DOCUMENT, 'utf8');
   const [before, rest] = text.split(begin);

@@ -2,9 +2,9 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 export class AdoptedSandboxes1763700000031 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
-    // The sandbox of a session where it was not made for it, under the session's own id, but adopted ready-made.
+    // The session's sandbox if it was adopted from the pool instead of created under the session's own id.
     await runner.query(`ALTER TABLE sandboxes ADD COLUMN sandbox_id uuid`);
-    // Also what says that no two sessions ever have the same one.
+    // The unique index also ensures that no two sessions have the same sandbox.
     await runner.query(
       `CREATE UNIQUE INDEX sandboxes_adopted ON sandboxes (sandbox_id) WHERE sandbox_id IS NOT NULL`,
     );

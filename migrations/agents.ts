@@ -2,7 +2,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 export class Agents1763700000003 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
-    // environment_id is no foreign key: an agent may outlive the environment it names.
+    // environment_id is not a foreign key: an agent may outlive the environment that it names.
     await runner.query(`
       CREATE TABLE agents (
         id                 uuid        PRIMARY KEY DEFAULT gen_random_uuid(),

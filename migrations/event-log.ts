@@ -3,8 +3,8 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 export class EventLog1763700000005 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
     await runner.query(`CREATE SEQUENCE event_log_ids AS bigint CACHE 1`);
-    // kind: 0 a provisioning stage (data is JSON), 1 stdout, 2 stderr. No foreign key: rows outlive nothing, they are
-    // deleted with their session or dropped with their day.
+    // kind: 0 is a provisioning stage (data is JSON), 1 stdout, 2 stderr. There is no foreign key: rows are deleted
+    // with their session or dropped with their day's partition.
     await runner.query(`
       CREATE TABLE event_log (
         session_id uuid        NOT NULL,

@@ -2,8 +2,8 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 export class IdempotencyKeys1763700000011 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
-    // Written in the transaction that does what was asked for. No foreign key to the session: the answer to a retry
-    // stays the same when the session is deleted meanwhile.
+    // Written in the transaction of the request itself. There is no foreign key to the session, because a retry gets
+    // the same answer even if the session was deleted.
     await runner.query(`
       CREATE TABLE idempotency_keys (
         user_id    uuid        NOT NULL REFERENCES users (id) ON DELETE CASCADE,

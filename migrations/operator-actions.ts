@@ -2,7 +2,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 export class OperatorActions1763700000021 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
-    // Commands of operators until a process of the service has written them to its log; then they are deleted.
+    // Commands of operators. A process of the service writes them to its log and deletes them.
     await runner.query(`
       CREATE TABLE operator_actions (
         id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -2,7 +2,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 export class SandboxReapers1763700000012 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
-    // Who is destroying a doomed sandbox, so that others on the same host leave it alone; until when they do.
+    // The reaper that is destroying a sandbox, and until when the others on its host leave that sandbox alone.
     await runner.query(`
       ALTER TABLE sandboxes ADD COLUMN reaper text, ADD COLUMN reaper_until timestamptz`);
   }

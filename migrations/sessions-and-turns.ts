@@ -33,9 +33,9 @@ export class SessionsAndTurns1763700000004 implements MigrationInterface {
       CREATE INDEX sessions_active_of_user ON sessions (user_id)
         WHERE status IN ('pending', 'running')`);
 
-    // The turn row is the queue: lease_owner, lease_expires_at and fencing say who may work on it; commit_seq counts
-    // the writes of its output, so that a write whose answer was lost is not applied twice; spool_* is the position in
-    // the runtime's spool up to which output is in the log.
+    // The rows of turns are the queue. lease_owner, lease_expires_at and fencing identify the worker that may work on a
+    // turn. commit_seq counts the writes of its output, so that a retry of a write is not applied twice. spool_* is the
+    // position in the runtime's spool up to which the output is in the log.
     await runner.query(`
       CREATE TABLE turns (
         id               uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -69,7 +69,7 @@ export class SessionsAndTurns1763700000004 implements MigrationInterface {
       `CREATE INDEX turns_running ON turns (lease_expires_at) WHERE status = 'running'`,
     );
 
-    // Written before a sandbox is made and deleted after it is gone; outlives the session's row.
+    // A row is written before a sandbox is created and deleted after it is gone. It outlives the session's row.
     await runner.query(`
       CREATE TABLE sandboxes (
         session_id uuid        PRIMARY KEY,

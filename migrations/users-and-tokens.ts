@@ -21,7 +21,7 @@ export class UsersAndTokens1763700000001 implements MigrationInterface {
         last_used_at timestamptz
       )`);
     await runner.query(`CREATE INDEX access_tokens_user ON access_tokens (user_id)`);
-    // Which keys this database's secrets were encrypted with: a process whose ring lacks one must not start.
+    // The keys that encrypted this database's secrets. A process whose ring lacks one must not start.
     await runner.query(`
       CREATE TABLE encryption_keys (
         id         text        PRIMARY KEY,

@@ -2,7 +2,7 @@ import type { MigrationInterface, QueryRunner } from 'typeorm';
 
 export class Workers1763700000010 implements MigrationInterface {
   async up(runner: QueryRunner): Promise<void> {
-    // Who runs turns, where, and when it was last heard of. problem: why it cannot make sandboxes, if it cannot.
+    // The workers, their hosts, and their last heartbeats. problem: why a worker cannot create sandboxes, if it cannot.
     await runner.query(`
       CREATE TABLE workers (
         owner      text        PRIMARY KEY,

@@ -4,8 +4,11 @@ import { complain, say } from './lib/output.mjs';
 import { ensureSystemPackages } from './lib/system-packages.mjs';
 
 try {
-  prepare(say);
+  // These packages include the compiler that the build needs, so they are installed first.
   ensureSystemPackages(say);
+  prepare(say);
+  // Beside the start: so that the first session does not have to wait for the base system.
+  process.env.PREPARE_SANDBOXES ??= 'on';
   process.exitCode = await runService();
 } catch (error) {
   if (!(error instanceof StepError)) throw error;

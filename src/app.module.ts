@@ -7,18 +7,21 @@ import { AuditModule } from './audit/audit.module.js';
 import { AuthModule } from './auth/auth.module.js';
 import { Clock, SystemClock } from './common/clock.js';
 import { DetailFilter } from './common/http/detail.filter.js';
-import { KnownRoutes } from './common/http/known-routes.js';
+import { KnownRoutes } from './common/http/routes.js';
 import { BodyValidationPipe } from './common/http/validation.pipe.js';
 import type { AppConfig } from './config/app-config.js';
 import { ConfigModule } from './config/config.module.js';
+import { ConsoleModule } from './console/console.module.js';
 import { DatabaseModule } from './database/database.module.js';
 import { EnvironmentsModule } from './environments/environments.module.js';
 import { EventLogModule } from './event-log/event-log.module.js';
+import { FilesModule } from './files/files.module.js';
 import { HealthModule } from './health/health.module.js';
 import { MaintenanceModule } from './maintenance/maintenance.module.js';
+import { OperatorModule } from './operator/operator.module.js';
 import { OpenApiModule } from './openapi/openapi.module.js';
 import { MetricsModule } from './metrics/metrics.module.js';
-import { RunnerModule } from './runner/runner.module.js';
+import { TurnsModule, WorkerModule } from './turns/turns.module.js';
 import { RuntimesModule } from './runtimes/runtimes.module.js';
 import { SandboxesModule } from './sandboxes/sandboxes.module.js';
 import { SecretsModule } from './secrets/secrets.module.js';
@@ -55,9 +58,11 @@ export class AppModule {
         EnvironmentsModule,
         AgentsModule,
         SessionsModule,
-        ...(options.config.role === 'worker' ? [] : [StreamingModule]),
-        ...(options.config.role === 'api' ? [] : [RunnerModule]),
+        TurnsModule,
+        ...(options.config.role === 'worker' ? [] : [StreamingModule, FilesModule, OperatorModule]),
+        ...(options.config.role === 'api' ? [] : [WorkerModule]),
         MaintenanceModule,
+        ...(options.config.console && options.config.role !== 'worker' ? [ConsoleModule] : []),
         HealthModule,
         OpenApiModule,
       ],

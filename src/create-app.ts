@@ -2,13 +2,12 @@ import type { INestApplication } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { AppModule } from './app.module.js';
 import { createHttpAdapter } from './common/http/adapter.js';
-import { KnownRoutes } from './common/http/known-routes.js';
+import { KnownRoutes } from './common/http/routes.js';
 import type { AppConfig } from './config/app-config.js';
-import { ApiDocument } from './openapi/api-document.js';
+import { ApiDocument, buildDocument } from './openapi/build-document.js';
 import { logRequests } from './logging/request-log.js';
 import { Metrics } from './metrics/metrics.js';
 import { measureRequests } from './metrics/request-metrics.js';
-import { buildDocument } from './openapi/build-document.js';
 import { traceRequests } from './tracing/request-spans.js';
 import { Tracing } from './tracing/tracing.js';
 
@@ -25,6 +24,8 @@ export async function createApp(
   const adapter = createHttpAdapter({
     routes,
     bodyLimitBytes: config.bodyLimitBytes,
+    publicUrl: config.publicUrl,
+    maxConnections: config.maxConnections,
     onlyPaths: config.role === 'worker' ? ['/healthz', '/readyz'] : undefined,
   });
   const app = await NestFactory.create(
@@ -39,7 +40,16 @@ export async function createApp(
     },
   );
   app.setGlobalPrefix(config.apiPrefix, {
-    exclude: ['healthz', 'readyz', 'openapi.json', 'openapi-3.0.json', 'docs', 'docs/:file'],
+    exclude: [
+      'healthz',
+      'readyz',
+      'openapi.json',
+      'openapi-3.0.json',
+      'docs',
+      'docs/:file',
+      'console',
+      'console/*path',
+    ],
   });
   if (!preview) {
     const fastify = adapter.getInstance();

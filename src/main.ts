@@ -1,7 +1,13 @@
 import 'reflect-metadata';
-import { start } from './start.js';
+import { enableCompileCache } from 'node:module';
+import { fileURLToPath } from 'node:url';
 
-start(process.env).catch((error: unknown) => {
+// In the build, not in /tmp: who may write there could choose what this process runs.
+enableCompileCache(fileURLToPath(new URL('../compile-cache', import.meta.url)));
+try {
+  const { start } = await import('./start.js');
+  await start(process.env);
+} catch (error) {
   // One line for what an operator can mend; the stack only helps where the message does not.
   const detail = error instanceof Error ? error.message : String(error);
   process.stderr.write(`agent-session-service: ${detail}\n`);
@@ -9,4 +15,4 @@ start(process.env).catch((error: unknown) => {
     process.stderr.write(`${error.stack}\n`);
   }
   process.exit(1);
-});
+}

@@ -4,12 +4,14 @@ import { Accounts, type IssuedToken } from './auth/accounts.js';
 import { type AppConfig, loadConfig } from './config/app-config.js';
 import type { Environment } from './config/parse.js';
 import { createApp } from './create-app.js';
-import { migrate } from './database/migrate.js';
-import { Readiness } from './health/readiness.js';
-import { LineRedactor } from './logging/line-redactor.js';
-import { createLogger } from './logging/service-logger.js';
-import { openDatabase } from './open-database.js';
-import { onStopSignal } from './stop-signals.js';
+import { createDataSource } from './database/data-source.js';
+import { joinInstallation, requireOwnCluster } from './database/installation.js';
+import { migrate, openDatabase } from './database/migrate.js';
+import { Sql } from './database/sql.js';
+import { startGateway } from './start-gateway.js';
+import { Readiness } from './health/health.controller.js';
+import { Worker } from './turns/worker.service.js';
+import { LineRedactor, createLogger } from './logging/service-logger.js';
 import { Tracing } from './tracing/tracing.js';
 
 /** Starts the process in its role and stays until a signal. @throws Error with one line for the operator. */
@@ -21,17 +23,21 @@ export async function start(env: Environment): Promise<void> {
     redactor: new LineRedactor(secretsOf(config)),
   });
   await mkdir(config.dataDir, { recursive: true, mode: 0o755 });
+  if (config.role === 'gateway') return startGateway(config, logger);
   const tracing = await tracingOf(config);
-  const database = await openDatabase(config, logger);
+  if (config.databaseUrl === undefined) await requireOwnCluster(config.dataDir);
+  const database = await openDatabase(config, { log: (line) => logger.log(line, 'Database') });
   let app: INestApplication | undefined;
   try {
     await migrate(database.url).catch((error: unknown) => {
       throw new Error(`The database cannot be used: ${reasonOf(error)}`, { cause: error });
     });
+    await join(database.url, config.dataDir);
     app = await createApp(config, database.url, { tracing });
     // What was logged until here is of interest only where this point is reached: else there is one line that says why.
     app.useLogger(logger);
     app.flushLogs();
+    if (config.role === 'worker') dependOnWorker(app);
     await app.listen(config.port, config.host);
     // Who runs a worker does not look for a token in its output.
     const firstToken =
@@ -53,6 +59,17 @@ export async function start(env: Environment): Promise<void> {
     await app?.close().catch(() => undefined);
     await database.stop();
     throw error;
+  }
+}
+
+/** Before anything can touch a sandbox. */
+async function join(databaseUrl: string, dataDir: string): Promise<void> {
+  const dataSource = createDataSource({ url: databaseUrl, poolSize: 1 });
+  await dataSource.initialize();
+  try {
+    await joinInstallation(new Sql(dataSource), dataDir);
+  } finally {
+    await dataSource.destroy();
   }
 }
 
@@ -90,4 +107,48 @@ function announce(url: string, firstToken: IssuedToken | undefined): void {
         `  ${firstToken.token}\n\n`,
     );
   }
+}
+
+/**
+ * Makes readiness of a pure worker depend on its ability to make sandboxes. A process that also answers requests is
+ * ready in any case.
+ */
+function dependOnWorker(app: INestApplication): void {
+  const worker = app.get(Worker);
+  app
+    .get(Readiness)
+    .dependOn(() =>
+      worker.problem === null ? null : `The worker cannot make sandboxes: ${worker.problem}`,
+    );
+}
+
+const SHUTDOWN_LIMIT_MS = 20_000;
+
+/** Who signals a whole process group signals npm, too, which passes it on: that is one request to stop, not two. */
+const SAME_SIGNAL_MS = 500;
+
+/** The first signal stops in order and in bounded time; a second one stops at once. */
+export function onStopSignal(stop: () => Promise<void>): void {
+  let stoppingSince: number | undefined;
+  const handle = (): void => {
+    if (stoppingSince !== undefined) {
+      if (performance.now() - stoppingSince < SAME_SIGNAL_MS) return;
+      process.exit(1);
+    }
+    stoppingSince = performance.now();
+    setTimeout(() => {
+      new Logger('Service').error(`Not stopped within ${SHUTDOWN_LIMIT_MS / 1000} s, ending`);
+      process.exit(1);
+    }, SHUTDOWN_LIMIT_MS).unref();
+    stop().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        new Logger('Service').error(error);
+        process.exit(1);
+      },
+    );
+  };
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, handle);
+  // Started by a wrapper over IPC: when the wrapper is gone, nobody else will stop this process.
+  process.on('disconnect', handle);
 }

@@ -10,7 +10,7 @@ const WIDTH = LABEL + PLOT + RIGHT;
 const STEPS = [1, 2, 5];
 const NARROWEST = 4;
 
-/** Rows by what they are about, in the order in which people ask. */
+/** Rows grouped by topic, in the order in which readers usually ask. */
 const TOPICS = {
   Live: ['live', 'fanout', 'streams'],
   Replay: ['replay', 'memory'],
@@ -20,8 +20,8 @@ const TOPICS = {
 };
 
 /**
- * How far each figure is from its goal, on a logarithmic axis: right of the line is better than was asked for, by so many
- * times. The thin line reaches over the rounds.
+ * Draws each figure relative to its goal on a logarithmic axis: right of the line is better than the goal, by the
+ * factor on the axis. The thin line shows the range of the rounds.
  * @param judged see `judge` in report.mjs
  */
 export function toChart(judged, description) {
@@ -52,13 +52,13 @@ ${grid(axis, bottom)}${drawn.join('')}
   <g transform="translate(20 ${height - 18})">
     <circle class="met" cx="6" cy="-4" r="6"/><text class="note" x="18" y="0">reached</text>
     <path class="missed" d="M92 -11l7 7-7 7-7-7z"/><text class="note" x="106" y="0">not reached</text>
-    <path class="rounds" d="M190 -4h26M190 -8v8M216 -8v8"/><text class="note" x="224" y="0">over the rounds; the mark is the median</text>
+    <path class="rounds" d="M190 -4h26M190 -8v8M216 -8v8"/><text class="note" x="224" y="0">range of the rounds; the mark is the median</text>
   </g>
 </svg>
 `;
 }
 
-/** As wide as the figures need, with the goal where they leave it. */
+/** The range of the axis, which includes all figures and the goal. */
 function makeAxis(measured) {
   const all = measured.flatMap((one) =>
     [one.median, one.min, one.max].map((value) => Math.log10(headroom(one, value))),
@@ -69,7 +69,7 @@ function makeAxis(measured) {
   return { x, low, high, goal: x(0), decade: PLOT / (high - low) };
 }
 
-/** How many times better than its goal a figure is; below one it is short of it. */
+/** By what factor a figure is better than its goal; below one, it misses the goal. */
 const headroom = (one, value) =>
   one.atMost === undefined ? value / one.goal : one.goal / Math.max(value, one.goal / 1000);
 

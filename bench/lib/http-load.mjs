@@ -1,4 +1,4 @@
-// Sends requests one after the other on each of some connections, and checks every answer's status.
+// Sends requests sequentially on each of several connections, and checks the status of every response.
 import { connect } from 'node:net';
 import { serve } from './rpc.mjs';
 
@@ -30,7 +30,7 @@ function runConnection({ port, request, end, times }) {
   });
 }
 
-/** A body of known length, or one in chunks, which a stream that ends has. */
+/** A body of known length or in chunks. Streams that end have the latter. */
 function isWhole(answer, head) {
   const length = /content-length: (\d+)/i.exec(answer)?.[1];
   return length === undefined
@@ -39,7 +39,7 @@ function isWhole(answer, head) {
 }
 
 serve({
-  /** @returns `p50` in milliseconds, `rate` a second. */
+  /** @returns `p50` in milliseconds, `rate` per second. */
   async run({ port, method, path, headers, body = '', connections, seconds }) {
     const lines = Object.entries({
       host: `127.0.0.1:${port}`,
@@ -52,7 +52,7 @@ serve({
     const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('');
     const request = `${method} ${path} HTTP/1.1\r\n${head}\r\n${body}`;
     const times = [];
-    // The first requests of a process compile it.
+    // The first requests of a process are slower because its code is compiled.
     const warmUp = { port, request, end: performance.now() + seconds * 250, times: [] };
     await Promise.all(Array.from({ length: connections }, () => runConnection(warmUp)));
     const begun = performance.now();

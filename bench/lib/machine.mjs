@@ -9,7 +9,7 @@ const firstLine = (program, args) => {
   return error ? undefined : `${stdout}${stderr}`.trim().split('\n')[0];
 };
 
-/** What was measured on, for whoever reads the figures later. */
+/** Describes the machine, for readers of the results. */
 export function describeMachine(rounds) {
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
   const versions = {

@@ -1,4 +1,4 @@
-/** A table with columns as wide as their widest cell, as prettier writes them. */
+/** Formats a table like prettier does: columns are as wide as their widest cell. */
 export function table(head, body) {
   const all = [head, ...body].map((row) => row.map((cell) => cell.replaceAll('|', '\\|')));
   const widths = head.map((_, at) => Math.max(3, ...all.map((row) => row[at].length)));

@@ -1,4 +1,6 @@
-/** What every stream carries: 150 bytes with a number that rises by one, and when it was written (microseconds). */
+/**
+ * The content of every stream: messages of 150 bytes with an ascending number and the time of writing (microseconds).
+ */
 export const MESSAGE_BYTES = 150;
 export const MESSAGE_FILL = 'abcdefghijklmnopqrstuvwxyz '.repeat(6);
 
@@ -9,8 +11,9 @@ export function message(seq, at = nowMicros()) {
 }
 
 /**
- * The same from a sandbox, without a process for each line; bash waits on a pipe to which nobody writes.
- * @param options `from`: the first one's number; `form`: what each message is put between.
+ * A bash script that writes the same messages in a sandbox without a process for each line. To sleep, bash reads with a
+ * timeout from a pipe that has no writer.
+ * @param options `from`: the first number; `form`: the text around each message.
  */
 export const pacedScript = ({ count, intervalMs, from = 1, form = ['', ''] }) => `
 exec 9<> <(:); export LC_ALL=C; fill='${MESSAGE_FILL}'
@@ -22,8 +25,8 @@ for ((n = ${from}; n < ${from} + ${count}; n++)); do
 done`;
 
 /**
- * Checks a stream while it is measured: messages without a gap, ids that rise. One for each stream.
- * @param options `ids`: whether events carry an integer `id:` line that has to rise.
+ * Checks a stream during the measurement: messages have no gaps, and ids ascend. Use one for each stream.
+ * @param options `ids`: whether events carry an integer `id:` line that must ascend.
  */
 export class StreamCheck {
   events = 0;
@@ -39,7 +42,7 @@ export class StreamCheck {
     this.onMessage = onMessage;
   }
 
-  /** Takes bytes of the stream's body, as text. */
+  /** Adds text of the stream's body. */
   take(text) {
     const all = this.rest + text;
     let start = 0;
@@ -63,7 +66,7 @@ export class StreamCheck {
     }
     for (let at = event.indexOf('@s='); at !== -1; at = event.indexOf('@s=', at + 3)) {
       const seq = Number.parseInt(event.slice(at + 3, at + 15), 10);
-      // Who joins late begins anywhere; from then on nothing may be missing.
+      // A late reader may begin with any message; after that none may be missing.
       if (this.last !== 0 && seq !== this.last + 1)
         this.problem ??= `message ${seq} after ${this.last}`;
       this.last = seq;

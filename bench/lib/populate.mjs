@@ -1,4 +1,6 @@
-/** Fills a database as years of use would, without having run any of it: finished sessions, agents, log rows. */
+/**
+ * Fills a database with the result of years of use, without running anything: finished sessions, agents and log rows.
+ */
 export async function populate(database, { sessions = 0, agents = 0, logEvents = 0, agentId }) {
   const { rows } = await database.query('SELECT user_id, version FROM agents WHERE id = $1', [
     agentId,
@@ -27,7 +29,7 @@ export async function populate(database, { sessions = 0, agents = 0, logEvents =
   await database.query('VACUUM ANALYZE');
 }
 
-/** Rows like those that are there, under other sessions: copied, so that this does not know how a row is made. */
+/** Copies existing rows to other sessions, so that this code does not depend on how rows are created. */
 async function populateLog(database, events) {
   const { rows } = await database.query(
     `SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) AS columns FROM pg_attribute

@@ -1,7 +1,7 @@
 import { createServer, connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** A port of the loopback that nobody listens on. */
+/** A free port on the loopback interface. */
 export function freePort() {
   return new Promise((resolve, reject) => {
     const server = createServer().once('error', reject);

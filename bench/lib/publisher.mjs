@@ -1,4 +1,4 @@
-// Publishes messages to servers that take them by POST, in a process of its own.
+// Publishes messages to servers that accept them by POST, in a separate process.
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { message } from './messages.mjs';
@@ -15,7 +15,7 @@ let running = Promise.resolve();
 
 /**
  * One connection that posts one message at a time.
- * @param options `wrap`: the content's type, and what the message stands between.
+ * @param options `wrap`: the content type, and the text around each message.
  */
 function connection({ port, wrap = PLAIN }) {
   const socket = connect({ port, host: '127.0.0.1', noDelay: true });
@@ -46,7 +46,7 @@ function connection({ port, wrap = PLAIN }) {
   };
 }
 
-/** So many messages a second over all channels, each channel in turn. */
+/** Posts at a fixed rate over all channels, each channel in turn. */
 async function paced({ port, wrap, paths, rate }) {
   const link = connection({ port, wrap });
   const begun = performance.now();
@@ -58,7 +58,7 @@ async function paced({ port, wrap, paths, rate }) {
   link.end();
 }
 
-/** As fast as it is taken, but no further ahead of the slowest reader than it is allowed to be. */
+/** Posts as fast as the server accepts messages, within an allowed distance of the slowest reader. */
 async function flatOut({ port, wrap, paths }, connections) {
   await Promise.all(
     Array.from({ length: connections }, async (_, index) => {

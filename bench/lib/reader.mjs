@@ -1,4 +1,4 @@
-// The clients, in a process of their own: hold streams, check them while they are measured.
+// The clients, in a separate process: they hold streams and check them during the measurement.
 import { StreamCheck, nowMicros } from './messages.mjs';
 import { serve, tell } from './rpc.mjs';
 import { SseSocket } from './sse-socket.mjs';
@@ -12,7 +12,7 @@ let progress;
 
 const decoder = () => new TextDecoder();
 
-/** Every stream on its own, every event looked at. */
+/** Checks every event of each stream. */
 function openEach({ targets, ids }) {
   streams = targets.map((target) => {
     const check = new StreamCheck({ ids }, (text, at) => {
@@ -30,8 +30,8 @@ function openEach({ targets, ids }) {
 }
 
 /**
- * Many readers of one stream: the bytes that come first are looked at event by event, all others must be the same bytes.
- * Comparing costs little beside parsing, so that the reader is not what is measured.
+ * Many readers of one stream. Only the first copy of each byte is parsed; all others must be identical. Comparing is
+ * cheap compared with parsing, so that the reader is not the bottleneck.
  */
 function openSame({ target, count, ids }) {
   const check = new StreamCheck({ ids });
@@ -100,7 +100,7 @@ function problems() {
 serve({
   openEach,
   openSame,
-  /** From now on latencies are kept, and progress is told if asked for. */
+  /** Starts recording latencies, and reports progress if requested. */
   begin({ tellProgress = false } = {}) {
     latencies = [];
     counting = true;
@@ -133,7 +133,7 @@ serve({
     streams = [];
     reference = undefined;
   },
-  /** Streams that are opened and then left alone, or not even read. */
+  /** Streams that are opened and then left idle, or not even read. */
   async hold({ targets, paused = false }) {
     const opened = [];
     for (let start = 0; start < targets.length; start += 100) {
@@ -153,7 +153,7 @@ serve({
   },
   held: () => streams.filter(({ socket }) => !socket.closed).length,
   /**
-   * Reads one stream to its end, or until so many bytes came; the check comes after the clock was stopped.
+   * Reads one stream to its end or up to a number of bytes. Checks it after the clock has stopped.
    * @returns milliseconds, bytes, messages.
    */
   async replay({ target, ids, messages, bytes: wanted = Infinity, check: checks = true }) {

@@ -2,7 +2,7 @@ import { table } from './markdown.mjs';
 import { spread } from './statistics.mjs';
 
 /**
- * What came of each goal: the ratio of every round, so that whatever else the machine did in it falls on both sides.
+ * Evaluates each goal by the ratio of every round, so that other load on the machine affects both sides equally.
  * @param measured row name → contender → rounds, each with its metrics
  */
 export function judge(rows, measured) {
@@ -25,7 +25,7 @@ export function judge(rows, measured) {
   );
 }
 
-/** Every figure of every contender, over the rounds. */
+/** Summarises every metric of every contender over the rounds. */
 export function figures(rows, measured) {
   return Object.entries(measured).flatMap(([row, contenders]) =>
     Object.entries(contenders).flatMap(([contender, rounds]) =>
@@ -64,14 +64,14 @@ export function toMarkdown(rows, { machine, judged, measured }) {
     '',
     table(['Figure', 'Goal', 'Median', 'Rounds', 'Met'], goals),
     '',
-    'What was measured, by itself. Absolute figures are those of this machine; the ratios above are what holds.',
+    'The absolute figures, which only apply to this machine; the ratios above are more general.',
     '',
     table(['Row', 'Who', 'Figure', 'Median', 'Rounds'], details),
     '',
   ].join('\n');
 }
 
-/** Three digits that count, thousands set apart. */
+/** Formats a number with three significant digits and separated thousands. */
 export function number(value) {
   if (value >= 1000) return Math.round(value).toLocaleString('en');
   return String(Number(value.toPrecision(3)));

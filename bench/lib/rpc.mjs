@@ -5,8 +5,8 @@ import { NODE } from '../../scripts/lib/project.mjs';
 const STOP_LIMIT_MS = 20_000;
 
 /**
- * Starts a helper in a process of its own, so that what it costs does not fall on what is measured.
- * @returns `call(method, argument)` asks it; `on(event, listener)` hears what it says by itself.
+ * Starts a helper in a separate process, so that its cost does not affect the measurement.
+ * @returns `call(method, argument)` calls a method; `on(event, listener)` subscribes to its events.
  */
 export async function startHelper(path, { env = {}, nodeFlags = [] } = {}) {
   const child = spawn(NODE, [...nodeFlags, path], {
@@ -41,7 +41,7 @@ export async function startHelper(path, { env = {}, nodeFlags = [] } = {}) {
   return { pid: child.pid, call, stop, on: (event, listener) => listeners.set(event, listener) };
 }
 
-/** The helper's side: answers calls by these methods, until the other side is gone. */
+/** The helper's side: answers calls with these methods until the other side disconnects. */
 export function serve(methods, onGone = () => process.exit(0)) {
   process.on('message', ({ id, method, argument }) => {
     Promise.resolve()
@@ -54,5 +54,5 @@ export function serve(methods, onGone = () => process.exit(0)) {
   process.on('disconnect', onGone);
 }
 
-/** Says something without being asked. */
+/** Sends an event. */
 export const tell = (event, value) => process.connected && process.send({ event, value });

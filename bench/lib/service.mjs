@@ -11,12 +11,12 @@ const START_LIMIT_MS = 60_000;
 const INSPECTOR_TALK = /^(For help, see: |Debugger (attached|ending)|Waiting for the debugger)/;
 
 /**
- * The built service as it is deployed, with its own PostgreSQL, in a folder that goes with it.
+ * Starts the built service as in a deployment, with its own PostgreSQL, in a temporary folder.
  * @param options `inspect`: with Node's inspector, at `inspectorUrl`.
  */
 export async function startService({ env = {}, profile, inspect = false } = {}) {
   const dataDir = await mkdtemp(join(tmpdir(), 'bench-'));
-  // The users of sandboxes pass through it.
+  // The users of sandboxes must be able to enter this folder.
   await chmod(dataDir, 0o755);
   const nodeFlags = profile ? ['--cpu-prof', `--cpu-prof-dir=${profile}`] : [];
   if (inspect) nodeFlags.push('--inspect=127.0.0.1:0');
@@ -56,7 +56,8 @@ export async function startService({ env = {}, profile, inspect = false } = {}) 
       dataDir,
       ...(inspector && { inspectorUrl: await inspector }),
       pids: () => tree(child.pid),
-      run: async (prompt) => (await client.post('/sessions', { agent_id: agentId, prompt })).id,
+      run: async (prompt, members = {}) =>
+        (await client.post('/sessions', { agent_id: agentId, prompt, ...members })).id,
       stop,
     };
   } catch (error) {
@@ -65,7 +66,7 @@ export async function startService({ env = {}, profile, inspect = false } = {}) 
   }
 }
 
-/** Where it listens, and the token of its first user. */
+/** The service's address, and the token of its first user. */
 function firstWords(child) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error('the service did not start')), START_LIMIT_MS);
@@ -81,7 +82,7 @@ function firstWords(child) {
   });
 }
 
-/** Where the inspector listens; it says so on standard error, of which the rest is passed on. */
+/** The inspector's address, which Node prints to standard error; the rest of standard error is forwarded. */
 function inspectorOf(child) {
   return new Promise((resolve) => {
     createInterface({ input: child.stderr }).on('line', (line) => {

@@ -1,14 +1,13 @@
-// The built service, whole and in its own process, with one part exchanged: its sandboxes are a source of messages in
-// memory. What is measured with it is everything between a runtime's output and the client, without the cost of the
-// runtimes, of which two hundred would be all that this machine does.
+// The complete built service in its own process, except that its sandboxes are replaced by a source of messages in
+// memory. It measures everything between a runtime's output and the client without the cost of runtimes: two hundred of
+// them would use up this machine.
 import 'reflect-metadata';
 import { serve } from './rpc.mjs';
 import { message } from './messages.mjs';
 
 const { loadConfig } = await import('../../dist/src/config/app-config.js');
 const { createApp } = await import('../../dist/src/create-app.js');
-const { openDatabase } = await import('../../dist/src/open-database.js');
-const { migrate } = await import('../../dist/src/database/migrate.js');
+const { migrate, openDatabase } = await import('../../dist/src/database/migrate.js');
 const { LogPartitions } = await import('../../dist/src/event-log/log-partitions.js');
 const { Accounts } = await import('../../dist/src/auth/accounts.js');
 const { SANDBOX_DRIVER } = await import('../../dist/src/sandboxes/sandbox-host.js');
@@ -19,7 +18,7 @@ let database;
 let credit = 0;
 let waiting = [];
 
-/** Sources that wait for credit may write up to this message, each of its session. */
+/** The last message that sources with flow control may write, by session. */
 function allow(upTo) {
   credit = upTo;
   for (const wake of waiting.splice(0)) wake();
@@ -31,9 +30,13 @@ const untilAllowed = (signal) =>
     signal.addEventListener('abort', resolve, { once: true });
   });
 
-/** What the driver would yield: each message is one read of the runtime's output. */
+/** A message as an agent program prints what its model says. */
+const asEntry = (text) =>
+  JSON.stringify({ type: 'assistant', message: { content: [{ type: 'text', text }] } });
+
+/** The events of the driver: each message is one read of the runtime's output. */
 async function* follow({ launchId, signal }) {
-  const { messages, free, bytes } = sources.get(launchId);
+  const { messages, free, bytes, entries, apart } = sources.get(launchId);
   let offset = 0;
   const allowed = free ? () => true : (seq) => seq <= credit;
   const fill = bytes && 'x'.repeat(bytes);
@@ -42,9 +45,12 @@ async function* follow({ launchId, signal }) {
       await untilAllowed(signal);
       if (signal.aborted) throw signal.reason;
     }
-    const data = Buffer.from(fill ? `@s=${seq} ${fill}\n` : `${message(seq)}\n`);
-    yield { kind: 'chunk', stream: 'stdout', data, offset, nextOffset: (offset += data.length) };
-    // As the real one, which reads a buffer full at a time.
+    const text = fill ? `@s=${seq} ${fill}` : message(seq);
+    const data = Buffer.from(`${entries ? asEntry(text) : text}\n`);
+    // Output of the same stream that arrives at once shares an event.
+    const stream = apart && seq % 2 === 0 ? 'stderr' : 'stdout';
+    yield { kind: 'chunk', stream, data, offset, nextOffset: (offset += data.length) };
+    // Like the real one, which reads one buffer at a time.
     if (seq % 256 === 0) await new Promise((resolve) => setImmediate(resolve));
   }
   yield { kind: 'exit', reason: 'exited', exitCode: 0 };
@@ -97,6 +103,6 @@ serve(
     },
     stop,
   },
-  // Also when whoever measures is gone.
+  // Also ends when the measuring process is gone.
   () => stop().finally(() => process.exit(0)),
 );

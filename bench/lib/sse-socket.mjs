@@ -1,8 +1,8 @@
 import { connect } from 'node:net';
 
 /**
- * One HTTP/1.1 request over a bare socket: hands out the body as it arrives, chunk headers taken away. Bare, because the
- * reader shares the machine with what it measures.
+ * One HTTP/1.1 request over a plain socket: yields the body as it arrives, without chunk headers. It is minimal because
+ * the reader shares the machine with the measured server.
  */
 export class SseSocket {
   state = 'head';
@@ -11,7 +11,10 @@ export class SseSocket {
   left = 0;
   closed = false;
 
-  /** @param onData takes body bytes. @param onEnd is called once, when the body or the connection has ended. */
+  /**
+   * @param onData is called with bytes of the body. @param onEnd is called once, when the body or the connection has
+   *   ended.
+   */
   constructor({ host = '127.0.0.1', port, path, headers = {}, method = 'GET' }, onData, onEnd) {
     this.onData = onData;
     this.onEnd = onEnd;

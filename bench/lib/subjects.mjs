@@ -14,7 +14,7 @@ const PUBLISHER = fileURLToPath(new URL('./publisher.mjs', import.meta.url));
 export const startReader = () => startHelper(READER);
 export const startPublisher = () => startHelper(PUBLISHER);
 
-/** What a client does with a service: JSON in, JSON out. */
+/** A client of the service: JSON in, JSON out. */
 export function apiClient(url, token) {
   const authorization = `Bearer ${token}`;
   const call = async (method, path, body) => {
@@ -38,13 +38,13 @@ export function apiClient(url, token) {
     authorization,
     get: (path) => call('GET', path),
     post: (path, body) => call('POST', path, body),
-    /** How a reader reaches a session's stream. */
+    /** The address and headers for reading a session's stream. */
     stream: (id, headers = {}) => ({
       port,
       path: `/sessions/${id}/stream`,
       headers: { authorization, ...headers },
     }),
-    /** Resolves when the session is in this state. */
+    /** Resolves when the session has reached this state. */
     async until(id, status, { limitMs = 120_000, everyMs = 50 } = {}) {
       const end = performance.now() + limitMs;
       for (;;) {
@@ -58,7 +58,7 @@ export function apiClient(url, token) {
   };
 }
 
-/** The service with a source of messages in place of sandboxes; see source-host.mjs. */
+/** The service with a source of messages instead of sandboxes; see source-host.mjs. */
 export async function startSourceService({ profile, env = {} } = {}) {
   const dataDir = await mkdtemp(join(tmpdir(), 'bench-'));
   await chmod(dataDir, 0o755);
@@ -86,7 +86,7 @@ export async function startSourceService({ profile, env = {} } = {}) {
       model: 'shell/bash',
     });
     const database = new Pool({ connectionString: databaseUrl, max: 2 });
-    // Its server ends before the pool does when a measurement is broken off.
+    // If a measurement is aborted, its server ends before the pool does.
     database.on('error', () => undefined);
     return {
       ...client,
@@ -94,12 +94,15 @@ export async function startSourceService({ profile, env = {} } = {}) {
       pid: helper.pid,
       databaseUrl,
       database,
-      /** The service's process and those of its database. */
+      /** The processes of the service and its database. */
       pids: () => tree(helper.pid),
       allow: (upTo) => helper.call('allow', upTo),
       purge: () => helper.call('purge'),
       memory: () => helper.call('memory'),
-      /** @returns the id of a session whose runtime writes so many messages: at once, or as far as it is allowed to. */
+      /**
+       * @returns the id of a session whose runtime writes this many messages: all at once, or within the allowed
+       *   credit.
+       */
       async source(messages, options = {}) {
         const prompt = `bench ${JSON.stringify({ messages, ...options })}`;
         return (await client.post('/sessions', { agent_id: agent.id, prompt })).id;

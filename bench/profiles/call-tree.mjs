@@ -4,11 +4,11 @@ const MICROSECONDS = 1000;
 const SECOND_MS = 1000;
 
 /**
- * The calls of a CPU profile as one tree, callers above what they called.
+ * Merges the calls of a CPU profile into one tree, with callers above the functions that they call.
  * @param profile as `node --cpu-prof` writes it
- * @param window the seconds of it that count; all of them if there is none
- * @returns `root`: of nodes with `label`, `kind`, `group`, `self` and `total` milliseconds and `children`; `idleMs`, which is
- *   no part of it; and `busy`, the share of each second of the whole that was not idle.
+ * @param window the range of seconds to include; all if absent
+ * @returns `root`: nodes with `label`, `kind`, `group`, `self` and `total` milliseconds and `children`; `idleMs`, which
+ *   the tree does not include; and `busy`, the non-idle share of each second of the whole profile.
  */
 export function readCallTree(profile, { from = 0, to = Infinity } = {}) {
   const idle = new Set(
@@ -44,14 +44,14 @@ export function readCallTree(profile, { from = 0, to = Infinity } = {}) {
   };
   add(profile.nodes[0], root);
   sum(root);
-  // Where nothing was sampled there is nothing to say.
+  // Without samples there is no result.
   const busy = Array.from(seconds, (one) => (one ? one[0] / one[1] : 0));
   return { root, idleMs, busy };
 }
 
 const makeNode = (frame) => ({ ...frame, self: 0, total: 0, children: new Map() });
 
-/** One place for all calls of a function by the same caller; a function that calls itself is one box, not a tower. */
+/** Merges all calls of a function by the same caller. Recursive calls become one box instead of a tower. */
 function childOf(parent, frame) {
   if (parent.label === frame.label) return parent;
   let child = parent.children.get(frame.label);

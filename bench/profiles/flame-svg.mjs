@@ -2,9 +2,9 @@ const WIDTH = 1200;
 const ROW = 18;
 const TOP = 70;
 const MARGIN = 10;
-/** Narrower boxes would be lines. */
+/** The minimum width of a box; narrower ones would look like lines. */
 const NARROWEST = 1.2;
-/** Below this are frameworks calling themselves. */
+/** The maximum depth. Deeper calls are mostly inside frameworks. */
 const DEEPEST = 36;
 const CHARACTER = 6.3;
 
@@ -16,7 +16,7 @@ const KINDS = {
   gc: 'garbage collection',
 };
 
-/** A call tree as a picture of its own: every box as wide as its share of the time, what it called below it. */
+/** Draws a call tree as an SVG: every box is as wide as its share of the time, with its callees below it. */
 export function toFlameSvg({ root, idleMs }, title) {
   const scale = (WIDTH - 2 * MARGIN) / root.total;
   const boxes = [];

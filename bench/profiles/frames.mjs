@@ -4,7 +4,7 @@ import { dirname, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ROOT } from '../../scripts/lib/project.mjs';
 
-/** What V8 counts without a function to it. */
+/** Times that V8 reports without a function. */
 const PSEUDO = new Map([
   ['(garbage collector)', 'gc'],
   ['(program)', 'native'],
@@ -12,13 +12,13 @@ const PSEUDO = new Map([
   ['(root)', 'root'],
 ]);
 
-/** Everything that starting the process loads is one box: its towers hide what runs afterwards. */
+/** Merges all code that runs while the process loads into one box, because it would hide everything that runs later. */
 export const LOADING = '(loading modules)';
 
 const maps = new Map();
 
 /**
- * What people call a function of a profile: its name and its place in the source, not in the build.
+ * Describes a function of a profile by its name and its place in the source instead of the build.
  * @returns `label`; `kind`: own, library, node, gc, native, idle or root; `group`: the file or the package.
  */
 export function describeFrame({ functionName, url, lineNumber, columnNumber }) {

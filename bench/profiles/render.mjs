@@ -5,9 +5,9 @@ import { toFlameSvg } from './flame-svg.mjs';
 import { toSummary } from './summary.mjs';
 
 /**
- * Beside every CPU profile in the folder: a flame graph and a summary.
+ * Writes a flame graph and a summary next to every CPU profile in the folder.
  * @param window see `readCallTree`
- * @returns the paths that were written.
+ * @returns the paths of the written files.
  */
 export async function renderProfiles(folder, window) {
   const names = await readdir(folder, { recursive: true });
@@ -25,7 +25,7 @@ export async function renderProfiles(folder, window) {
   return written;
 }
 
-/** Profiles are kept by row; Node's own names for them say nothing. */
+/** Profiles are stored by row, because Node's own names for them are meaningless. */
 function titleOf(base, folder) {
   const [row, ...rest] = base.split('/');
   return rest.length > 0 ? row : basename(folder);

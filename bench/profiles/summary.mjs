@@ -3,7 +3,7 @@ import { walk } from './call-tree.mjs';
 
 const ROWS = 25;
 
-/** What a profile says in words: where the time itself went, and what it was called for. */
+/** Summarises a profile as text: the functions with the most time of their own, and with the most total time. */
 export function toSummary({ root, idleMs, busy }, title) {
   const itself = new Map();
   const groups = new Map();
@@ -14,7 +14,7 @@ export function toSummary({ root, idleMs, busy }, title) {
     shares[node.kind] += node.self;
     add(itself, node.label, node.self);
     add(groups, node.group, node.self);
-    // A function below itself is counted once.
+    // Counts recursive calls once.
     if (node.kind === 'own' && !above.has(node.label)) add(within, node.label, node.total);
   });
   const all = root.total + idleMs;

@@ -1,4 +1,4 @@
-// The least that Node can do: no framework, no database, no users. One log for each channel; a stream is a cursor.
+// A minimal Node server: no framework, no database, no users. Each channel has one log, and a stream is a cursor.
 import { createServer } from 'node:http';
 import { serve } from '../lib/rpc.mjs';
 
@@ -12,7 +12,7 @@ function channelOf(name) {
   return channel;
 }
 
-/** Sends what the reader has not had, as one write, for as long as it takes it. */
+/** Sends everything after the reader's cursor in one write, until the socket applies backpressure. */
 function send(reader) {
   const { frames } = reader.channel;
   if (reader.blocked || reader.at >= frames.length) return;
@@ -31,7 +31,7 @@ function publish(name, body) {
   const id = channel.frames.length + 1;
   const event = { type: 'output', id, stream: 'stdout', data: `${body}\n`, turn: 1 };
   channel.frames.push(Buffer.from(`id: ${id}\ndata: ${JSON.stringify(event)}\n\n`));
-  // What arrived in the same turn of the event loop leaves together.
+  // Messages that arrived in the same turn of the event loop are sent together.
   if (channel.due) return;
   channel.due = true;
   setImmediate(() => {
@@ -40,7 +40,7 @@ function publish(name, body) {
   });
 }
 
-/** Slabs that were framed beforehand, as fast as the connection takes them. */
+/** Sends prepared slabs as fast as the connection accepts them. */
 function sendSlabs(response, slabs) {
   let at = 0;
   const more = () => {
@@ -78,7 +78,7 @@ const server = createServer((request, response) => {
 serve({
   start: () =>
     new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(server.address().port))),
-  /** Takes the very bytes that the service sends for the same stream. */
+  /** Accepts the same bytes that the service sends for the stream. */
   slabs({ base64 }) {
     const all = Buffer.from(base64, 'base64');
     slabs = [];

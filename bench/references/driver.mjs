@@ -1,11 +1,12 @@
-// The sandbox with its supervisor and nothing around it: the built driver, called directly.
+// Only the sandbox with its supervisor: calls the built driver directly.
 import { randomUUID } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { serve } from '../lib/rpc.mjs';
 
-const { makeLocalDriver } = await import('../../dist/src/sandboxes/local/make-local-driver.js');
+const { makeLocalDriver } =
+  await import('../../dist/src/sandboxes/driver/local/make-local-driver.js');
 
 const signal = new AbortController().signal;
 let folder;
@@ -26,7 +27,7 @@ serve(
       });
       await driver.preflight({ signal });
     },
-    /** Makes a sandbox and runs `echo hi` in it as the service does. @returns milliseconds to its output. */
+    /** Creates a sandbox and runs `echo hi` in it like the service. @returns milliseconds to its output. */
     async run({ id: sandboxId }) {
       const launchId = randomUUID();
       const begun = performance.now();

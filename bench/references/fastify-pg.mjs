@@ -1,4 +1,4 @@
-// Fastify and node-postgres with the statements that the requests come down to: no validation, no rules, no users.
+// Fastify and node-postgres with only the essential statements of the requests: no validation, no rules, no users.
 import { randomUUID } from 'node:crypto';
 import fastify from 'fastify';
 import { Pool } from 'pg';

@@ -1,6 +1,6 @@
 /**
- * How messages come to a reference: a server that takes them by POST gets them from a process of its own. Others bring
- * a `feed` with the same methods.
+ * Feeds a reference with messages. Servers that accept them by POST get them from a separate process. Others bring a
+ * `feed` with the same methods.
  */
 export function feedOf(reference, publisher) {
   const { port, publish, wrap } = reference;
@@ -8,11 +8,11 @@ export function feedOf(reference, publisher) {
     publisher.call('start', { port, wrap, paths: channels.map(publish), ...more });
   return (
     reference.feed ?? {
-      /** Before anybody reads. */
+      /** Called before there are readers. */
       open: async () => undefined,
-      /** So many messages a second over all channels. */
+      /** Sends at a fixed rate over all channels. */
       paced: (channels, rate) => start(channels, { rate }),
-      /** As many as `allow` lets through. */
+      /** Sends as many messages as `allow` permits. */
       saturate: (channels) => start(channels, {}),
       allow: (upTo) => publisher.call('allow', upTo),
       stop: () => publisher.call('stop'),

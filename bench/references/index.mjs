@@ -10,7 +10,7 @@ const ALL = {
   opencode: { missing: opencode.missing, start: opencode.start },
 };
 
-/** Starts those of the servers that are there; says which are not, once each. */
+/** Starts the servers that are installed, and reports each missing one once. */
 export async function available(names, say) {
   const started = {};
   for (const name of names) {

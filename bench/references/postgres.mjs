@@ -7,8 +7,8 @@ export const psql = find('psql');
 export const pgbench = find('pgbench');
 
 /**
- * Runs one statement over and over on so many connections, prepared once, without a transaction around it.
- * @returns `p50`: milliseconds; `rate`: statements a second.
+ * Repeats one prepared statement on this many connections, without explicit transactions.
+ * @returns `p50`: milliseconds; `rate`: statements per second.
  */
 export async function runPgbench({ url, script, clients, seconds, logPrefix }) {
   const args = ['-n', '-M', 'prepared', '-c', String(clients), '-j', '1', '-T', String(seconds)];

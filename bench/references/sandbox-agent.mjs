@@ -1,7 +1,7 @@
-// sandbox-agent (Rust): starts an agent's program for each of its servers, reads lines of JSON from it and streams each
-// to all readers as an event. The nearest to what is measured here: a program's output, at its readers. What it does not
-// do and the service does: a sandbox around the program (it is meant to run in one), a database, users; it keeps the last
-// 1,024 events in memory, and a reader that falls more than 512 behind loses some without being told.
+// sandbox-agent (Rust) starts an agent program for each of its servers, reads lines of JSON from it and streams each to
+// all readers as an event. It is the closest to the service: the output of a program, streamed to readers. Unlike the
+// service, it has no sandbox around the program (it is meant to run in one), no database and no users. It keeps the
+// last 1,024 events in memory, and a reader that falls more than 512 behind loses events without notice.
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { MESSAGE_FILL, pacedScript } from '../lib/messages.mjs';
@@ -12,8 +12,8 @@ import { startServer } from './server-process.mjs';
 const FORM = ['{"jsonrpc":"2.0","method":"session/update","params":{"text":"', '"}}'];
 
 /**
- * Its agent for tests is a program in its folder, and this is put in its place: it prints what it is told to, in bash as
- * the service's runtime does, one message a write.
+ * Its test agent is a program in its folder. This script replaces it: it prints the requested messages in bash like the
+ * service's runtime does, one message per write.
  */
 const AGENT = `#!/bin/bash
 n=0; fill='${MESSAGE_FILL}'
@@ -61,7 +61,7 @@ export async function start() {
     Promise.all(channels.map((channel) => request('POST', channel, { method, params })));
   let opened = [];
   const feed = {
-    // A stream is only there when its agent is.
+    // A stream only exists once its agent does.
     open: async (channels) => {
       opened = channels;
       await tell(channels, 'bench/open', {});
@@ -73,7 +73,7 @@ export async function start() {
       }),
     saturate: async () => undefined,
     allow: (upTo) => tell(opened, 'bench/allow', { up_to: upTo }),
-    // It answers to being asked to end an agent only when that has ended by itself.
+    // Its answer to a request to end an agent only comes after the agent has ended by itself.
     async stop() {
       for (const pid of tree(server.pid).slice(1)) process.kill(pid, 'SIGKILL');
       await Promise.all(opened.map((channel) => request('DELETE', channel)));
@@ -85,7 +85,7 @@ export async function start() {
     // Ten times the memory of the others each: fewer show as much.
     idle: { streams: 1_000, channels: 10 },
     ahead: 400,
-    // Not its agents: those of the service are not counted either.
+    // Excludes its agents, because the service's agents are not counted either.
     pids: () => [server.pid],
     stream: (channel) => ({ port, path: path(channel) }),
     feed,

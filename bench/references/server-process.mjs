@@ -7,9 +7,9 @@ import { freePort, untilListening } from '../lib/ports.mjs';
 const STOP_LIMIT_MS = 5_000;
 
 /**
- * A server of others, in a home of its own that goes with it.
+ * Starts another server in a temporary home folder.
  * @param args takes the port and the folder, returns the command line
- * @param prepare makes what it needs in the folder
+ * @param prepare creates the files that it needs in the folder
  */
 export async function startServer({ program, args, env = {}, prepare = async () => undefined }) {
   const folder = await mkdtemp(join(tmpdir(), 'bench-peer-'));

@@ -8,8 +8,8 @@ const AHEAD = 1500;
 const NO_END = 100_000_000;
 
 /**
- * As many messages as can be delivered: the source is let run ahead of the slowest reader by so many and no more, so that
- * nothing is lost or skipped and the readers' speed is what is measured.
+ * Delivers messages at the maximum rate. The source may only be this far ahead of the slowest reader, so that no
+ * messages are lost or skipped and the readers' speed is measured.
  * @param allow lets the source write up to this message of each channel.
  */
 async function saturate({ reader, allow, pids, windowMs, warmupMs, ahead = AHEAD }) {
@@ -39,7 +39,7 @@ async function saturate({ reader, allow, pids, windowMs, warmupMs, ahead = AHEAD
   };
 }
 
-/** A row of this kind: some streams, each with some readers. */
+/** Defines a row with a number of streams and readers of each. */
 export function fanoutRow({ title, goals, channels, readers, references: names }) {
   const metrics = {
     rate: 'messages delivered a second',

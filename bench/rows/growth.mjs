@@ -5,7 +5,7 @@ import { startSourceService } from '../lib/subjects.mjs';
 
 const LOAD = fileURLToPath(new URL('../lib/http-load.mjs', import.meta.url));
 
-/** Every endpoint whose answer does not itself grow; lists of all that there is do, and are a row of their own. */
+/** Every endpoint whose response does not grow with the data. Lists of everything do, and have their own row. */
 const ENDPOINTS = ['getAgent', 'postAgent', 'getSession', 'getTurns', 'getVersions', 'stream'];
 
 export const title = 'Ten times the sessions, agents and log rows';

@@ -5,14 +5,14 @@ import { feedOf } from '../references/feeds.mjs';
 import { available } from '../references/index.mjs';
 
 export const title = 'Idle streams';
-/** Memory that was once used is not all given back: every round has processes of its own. */
+/** Every round uses new processes, because a process does not return all memory that it has used. */
 export const fresh = true;
 export const metrics = { kib: 'memory per stream, KiB', held: 'streams held' };
 export const goals = [
   { label: 'memory per idle stream / nchan', metric: 'kib', against: 'nchan', atMost: 1.5 },
 ];
 
-/** One process each; every stream has a session of its own in the service and a channel of its own elsewhere. */
+/** One process each; every stream has its own session in the service and its own channel elsewhere. */
 export async function open({ say, tiny }) {
   const count = tiny ? 20 : 10_000;
   const sessions = tiny ? 2 : 100;
@@ -26,7 +26,7 @@ export async function open({ say, tiny }) {
   for (const id of ids) await service.until(id, 'running');
 
   const hold = async (targets, pids, settle = async () => undefined) => {
-    // What the first streams bring with them, such as compiled code, is not the price of a stream.
+    // One-time costs of the first streams, such as compiled code, are not part of a stream's cost.
     await reader.call('hold', { targets: targets.slice(0, targets.length / 10) });
     await settle();
     await delay(500);

@@ -7,12 +7,18 @@ import * as paused from './paused.mjs';
 import * as ingest from './ingest.mjs';
 import * as api from './api.mjs';
 import * as start from './start.mjs';
+import * as environment from './environment.mjs';
+import { burstRow } from './burst.mjs';
+import * as running from './running.mjs';
 import * as turns from './turns.mjs';
 import * as lists from './lists.mjs';
 import * as purge from './purge.mjs';
+import * as files from './files.mjs';
+import * as gateway from './gateway.mjs';
 import * as growth from './growth.mjs';
+import * as consoleRow from './console.mjs';
 
-/** What can be measured, by the name it is asked for with; in the order of the table. */
+/** The rows by name, in the order of the table. */
 export const ROWS = {
   live,
   fanout: fanoutRow({
@@ -46,8 +52,15 @@ export const ROWS = {
   ingest,
   api,
   start,
+  environment,
+  burst50: burstRow({ count: 50, goalMs: 1_500 }),
+  burst100: burstRow({ count: 100, goalMs: 3_000 }),
+  running,
   turns,
   lists,
   purge,
+  gateway,
+  files,
   growth,
+  console: consoleRow,
 };

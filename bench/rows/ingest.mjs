@@ -11,7 +11,10 @@ export const metrics = {
 };
 export const goals = [{ label: 'events committed a second', metric: 'rate', atLeast: 100_000 }];
 
-/** Each turn writes as fast as it is taken: reading, decoding, redacting, committing and telling are in it. */
+/**
+ * Each turn writes as fast as its output is consumed. This includes reading, decoding, redacting, committing and
+ * notifying.
+ */
 export async function open({ tiny, profile }) {
   const turns = tiny ? 4 : 50;
   const each = tiny ? 200 : 6_000;

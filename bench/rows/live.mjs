@@ -25,7 +25,7 @@ export const goals = [
   { label: 'live delivery p99 / nchan', metric: 'p99', against: 'nchan', atMost: 8 },
 ];
 
-/** The service runs real sandboxes: what is measured begins at the `printf` in them. */
+/** The service runs real sandboxes, and the measurement starts at the `printf` in them. */
 export async function open({ say, tiny, profile }) {
   const streams = tiny ? 3 : 50;
   const windowMs = tiny ? 500 : 4_000;
@@ -35,7 +35,7 @@ export async function open({ say, tiny, profile }) {
   const service = await startService({ env: { WORKER_CONCURRENCY: String(streams) }, profile });
   const references = await available(['nchan', 'bare-node', 'sandbox-agent', 'opencode'], say);
 
-  /** What the streams carry in the window, once they flow. */
+  /** Measures the streams during the window, once they are flowing. */
   const observe = async (targets, ids, pids) => {
     await reader.call('openEach', { targets, ids });
     await delay(tiny ? 200 : 1_000);

@@ -17,7 +17,7 @@ export const goals = [
   },
 ];
 
-/** As much as a session keeps in memory; the reference has the very same bytes in slabs of 64 KiB. */
+/** The amount that a session keeps in memory; the reference has the same bytes in slabs of 64 KiB. */
 export async function open({ say, tiny, profile }) {
   const messages = tiny ? 500 : 32_000;
   const times = tiny ? 5 : 20;
@@ -56,7 +56,7 @@ export async function open({ say, tiny, profile }) {
   return { contenders, close };
 }
 
-/** The bytes of the stream up to this message, checked for its presence. */
+/** The bytes of the stream up to this message, after checking that it is there. */
 async function capture({ port, path, headers }, messages) {
   const end = new AbortController();
   const response = await fetch(`http://127.0.0.1:${port}${path}`, { headers, signal: end.signal });

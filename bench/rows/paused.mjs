@@ -17,7 +17,7 @@ export async function open({ tiny }) {
   const service = await startSourceService();
   const messageBytes = 16_000;
   const messages = Math.floor((megabytes * 1e6) / messageBytes);
-  // What ingesting leaves in the heap is not the price of a reader.
+  // Memory that ingesting leaves in the heap is not part of a reader's cost.
   for (let turn = 0; turn < (tiny ? 1 : 3); turn += 1) {
     const warm = await service.source(messages, { free: true, bytes: messageBytes });
     await service.until(warm, 'completed');
@@ -50,5 +50,5 @@ export async function open({ tiny }) {
   return { contenders, close };
 }
 
-/** Behind Node's own count there may be memory that it keeps for what comes next. */
+/** Beyond Node's own count, there may be memory that it keeps for reuse. */
 const usedOf = ({ heapUsed, external }) => heapUsed + external;

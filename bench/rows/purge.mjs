@@ -4,7 +4,10 @@ export const title = "Purging a day's log";
 export const metrics = { wal: 'WAL, MB', ms: 'ms', freed: 'MB given back to the disk' };
 export const goals = [{ label: "WAL of purging a day's log, MB", metric: 'wal', atMost: 1 }];
 
-/** What maintenance does at night, by the same method of the built service, on a day that is past retention. */
+/**
+ * Runs the purge of the nightly maintenance, with the same method of the built service, on a day that is past
+ * retention.
+ */
 export async function open({ tiny }) {
   const events = tiny ? 2_000 : 100_000;
   const service = await startSourceService();

@@ -31,7 +31,7 @@ export async function open({ say, tiny, profile }) {
     await service.until(id, 'completed');
     sessions[messages] = id;
   }
-  // What the same events are as rows of their own, for the reference.
+  // The same events as one row each, for the reference.
   await service.database.query(
     `CREATE TABLE bench_rows AS
      SELECT gen_random_uuid() AS session_id, n AS id, now() AS created_at, 1 AS turn, 1::smallint AS kind,

@@ -8,7 +8,9 @@ const PLOT = WIDTH - LEFT - 24;
 const PLOT_HEIGHT = 92;
 const SHOWN = ['usedMb', 'residentMb', 'descriptors', 'bytesPerMessage'];
 
-/** What had to stay flat over the time of the run, each from zero, with the line through its second half. */
+/**
+ * Draws the metrics that must stay flat during the run, each from zero, with a regression line through its second half.
+ */
 export function toSoakChart(samples, judged, note) {
   const panels = judged.filter(({ key }) => SHOWN.includes(key));
   const end = samples.at(-1).seconds;
@@ -37,7 +39,7 @@ ${drawn.join('\n')}
 
 function panel({ key, label, rise, flat, line, from, to }, { samples, x, top, end }) {
   const points = samples.filter((sample) => Number.isFinite(sample[key]));
-  // The first seconds are dear for each message; the line may leave the picture there.
+  // In the first seconds each message costs more; the line may leave the chart there.
   const later = Math.max(...points.filter(({ seconds }) => seconds >= from).map((one) => one[key]));
   const most = ceiling(Math.min(Math.max(...points.map((one) => one[key])), 2 * later));
   const bottom = top + 34 + PLOT_HEIGHT;
@@ -62,7 +64,7 @@ function panel({ key, label, rise, flat, line, from, to }, { samples, x, top, en
   ${times.join('')}`;
 }
 
-/** A round number above. */
+/** Rounds up to a round number. */
 function ceiling(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return (

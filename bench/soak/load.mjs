@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { MESSAGE_FILL, pacedScript } from '../lib/messages.mjs';
 import { ResumingReader } from './resuming-reader.mjs';
 
-/** Sized for about half of what two cores can do, most of which is starting sandboxes. */
+/** Sized for about half the capacity of two cores. Starting sandboxes uses most of it. */
 const TALKERS = 10;
 const TALK_INTERVAL_MS = 50;
 const TALK_SECONDS = 15;
@@ -14,8 +14,8 @@ const REPLAYS = 3;
 const LOOK_EVERY_MS = 250;
 
 /**
- * What a busy service does all day: sessions of several turns with readers who stay and readers who come and go, short
- * sessions, loud ones with slow readers and replays, and people who look around.
+ * The load of a busy service: sessions of several turns with permanent and intermittent readers, short sessions,
+ * sessions with much output and slow readers or replays, and clients that list resources.
  */
 export class Load {
   accounted = 0;
@@ -32,8 +32,8 @@ export class Load {
   }
 
   /**
-   * What the readers of all sessions have had, each message once. Messages and not events: of a burst as many share an
-   * event as the runtime had printed when it was read.
+   * The messages that the readers of all sessions received, counting each message once. It counts messages instead of
+   * events, because messages that were printed in a burst share an event.
    */
   get messages() {
     return [...this.counting].reduce((sum, { check }) => sum + check.messages, this.accounted);
@@ -51,7 +51,17 @@ export class Load {
     this.ended = Promise.all(loops);
   }
 
-  /** Ends what is under way, as a client would. */
+  /** Waits for the first message. @throws Error if none arrives in this time */
+  async flows(limitMs) {
+    const giveUpAt = performance.now() + limitMs;
+    while (this.messages === 0) {
+      if (performance.now() > giveUpAt)
+        throw new Error(['no message arrived', ...this.problems.slice(0, 3)].join('; '));
+      await delay(50);
+    }
+  }
+
+  /** Ends running sessions like a client. */
   async stop() {
     this.stopping = true;
     for (const reader of this.readers) reader.hangUp?.();
@@ -66,14 +76,14 @@ export class Load {
       try {
         await what();
       } catch (error) {
-        // What breaks while everything is being ended is no finding.
+        // Errors during the shutdown do not count.
         if (!this.stopping) this.problems.push(error.message);
         await this.wait(1_000);
       }
     }
   }
 
-  /** Once in so many milliseconds, or one after the other where it takes longer. */
+  /** Repeats at this interval in milliseconds, or without a pause if it takes longer. */
   async every(ms, what) {
     const next = performance.now() + ms;
     await what();
@@ -99,8 +109,8 @@ export class Load {
   }
 
   /**
-   * A session from its first prompt to its end, with its readers.
-   * @param use takes its id and a function that makes readers; of each session one reader counts.
+   * Runs a session from its first prompt to its end, with its readers.
+   * @param use is called with its id and a function that creates readers; one reader of each session counts messages.
    */
   async session(prompt, use) {
     const id = await this.begin(prompt);
@@ -125,7 +135,7 @@ export class Load {
     this.readers.delete(reader);
   }
 
-  /** Several turns, with a reader who stays and one who leaves in the middle and comes back. */
+  /** Several turns, with one permanent reader and one that leaves in the middle and comes back. */
   async talk() {
     const count = (TALK_SECONDS * 1000) / TALK_INTERVAL_MS;
     const script = (turn) =>
@@ -156,7 +166,7 @@ export class Load {
     });
   }
 
-  /** Much at once, for a reader who is slow to begin, and again for some who come later. */
+  /** Much output at once, for a reader that starts slowly, and a replay for some that come later. */
   async burst() {
     const line = `echo "@s=$n ${MESSAGE_FILL.slice(0, 130)}"`;
     const script = `for ((n = 1; n <= ${BURST_MESSAGES}; n++)); do ${line}; done`;

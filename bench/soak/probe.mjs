@@ -6,7 +6,7 @@ import { cpuMs, residentBytes } from '../lib/processes.mjs';
 
 const SANDBOX = /^[0-9a-f-]{36}$/;
 
-/** Looks at a running service from outside; its garbage is collected first, by way of Node's inspector. */
+/** Inspects a running service from outside, after collecting its garbage through Node's inspector. */
 export class Probe {
   static async open(service) {
     const { findEmbeddedPostgres } =
@@ -25,7 +25,7 @@ export class Probe {
     return probe;
   }
 
-  /** @returns what is in use now, and the CPU time until now. */
+  /** @returns the current use of resources, and the total CPU time. */
   async sample() {
     await this.ask('HeapProfiler.collectGarbage');
     const { result } = await this.ask('Runtime.evaluate', {
@@ -42,20 +42,20 @@ export class Probe {
     };
   }
 
-  /** Folders of sandboxes. */
+  /** The folders of sandboxes. */
   sandboxes() {
     return readdirSync(join(this.service.dataDir, 'sandboxes')).filter((name) => SANDBOX.test(name))
       .length;
   }
 
-  /** Processes of sandboxes, whoever their parent is. */
+  /** The processes of sandboxes, regardless of their parent. */
   supervisors() {
     const folder = join(this.service.dataDir, 'sandboxes');
     return readdirSync('/proc').filter((entry) => /^\d+$/.test(entry) && names(entry, folder))
       .length;
   }
 
-  /** @returns what is still there when everybody had time to go. */
+  /** @returns the sandboxes and processes that are left after they had time to end. */
   async untilEmpty(limitMs) {
     const end = performance.now() + limitMs;
     for (;;) {

@@ -1,16 +1,16 @@
 import { StreamCheck } from '../lib/messages.mjs';
 import { SseSocket } from '../lib/sse-socket.mjs';
 
-/** A client that may leave in the middle of a stream and comes back for what it has not had; nothing may be missing. */
+/** A client that may disconnect from a stream and resumes after the last event. No message may be missing. */
 export class ResumingReader {
   check = new StreamCheck({ ids: true });
-  /** @param target what `SseSocket` takes, for these headers */
+  /** @param target the argument of `SseSocket` for these headers */
   constructor(target) {
     this.target = target;
   }
 
   /**
-   * Reads until the turn has ended, the time is up or somebody hangs up.
+   * Reads until the turn has ended, the time is over or the connection is closed.
    * @returns whether the turn has ended.
    */
   async read({ forMs = Infinity, pauseMs = 0 } = {}) {
@@ -24,7 +24,7 @@ export class ResumingReader {
       const socket = new SseSocket(
         this.target(headers),
         (bytes) => check.take(text.decode(bytes, { stream: true })),
-        // The stream has ended, the connection would be kept.
+        // The stream has ended, but the connection would be kept alive.
         () => this.hangUp(),
       );
       this.hangUp = () => resolve(socket.destroy());

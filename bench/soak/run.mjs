@@ -7,20 +7,21 @@ import { Probe } from './probe.mjs';
 import { judgeSoak, toSoakTable, withRatios } from './verdict.mjs';
 
 const UNITS = { s: 1, m: 60, h: 3600 };
-/** Garbage is collected for every sample: often enough to draw a line, seldom enough to be no load. */
+/** The interval of samples, each of which collects garbage: short enough for a chart, long enough to cause no load. */
 const SAMPLES = 240;
 const SHORTEST_INTERVAL_MS = 1_000;
 const EMPTY_LIMIT_MS = 60_000;
+const FIRST_MESSAGE_LIMIT_MS = 60_000;
 const WORKERS = '24';
 
-/** @returns seconds, or nothing for what is no duration. */
+/** @returns seconds, or `undefined` for an invalid duration. */
 export function parseDuration(text) {
   const [, amount, unit] = /^(\d+(?:\.\d+)?)([smh])$/.exec(text) ?? [];
   return amount && Number(amount) * UNITS[unit];
 }
 
 /**
- * Half load for a long time, on the service as it is deployed with sandboxes as they are: what must stay flat, is it?
+ * Runs the deployed service with real sandboxes at half load for a long time, and checks that resource use stays flat.
  * @returns `ok`, `table`, `samples`, `judged` and `summary`.
  */
 export async function soak({ seconds, say }) {
@@ -31,9 +32,10 @@ export async function soak({ seconds, say }) {
   try {
     const probe = await Probe.open(service);
     const load = new Load(service);
+    load.start();
+    await load.flows(FIRST_MESSAGE_LIMIT_MS);
     const begun = performance.now();
     const machine = busyMeter();
-    load.start();
     const samples = await take({ probe, load, seconds, begun, say, signal: stopEarly.signal });
     const busy = machine();
     await load.stop();
@@ -78,7 +80,7 @@ async function take({ probe, load, seconds, begun, say, signal }) {
   return samples;
 }
 
-/** @returns the share of the machine's time that somebody used until the returned function is called. */
+/** Starts measuring. @returns a function that returns the share of the machine's CPU time in use since then. */
 function busyMeter() {
   const read = () => {
     const times = cpus().flatMap(({ times: one }) => Object.entries(one));

@@ -1,7 +1,10 @@
 import { table } from '../lib/markdown.mjs';
 import { number } from '../lib/report.mjs';
 
-/** What has to stay flat, and by how much it may rise over the second half: a share of it, or so much if that is more. */
+/**
+ * The metrics that must stay flat, and how much each may rise over the second half: a share of its value, or an
+ * absolute amount if that is larger.
+ */
 export const FLAT = {
   residentMb: { label: 'resident memory, MB', share: 0.05, atLeast: 10 },
   usedMb: { label: 'heap and buffers in use after collection, MB', share: 0.05, atLeast: 4 },
@@ -10,14 +13,14 @@ export const FLAT = {
   sandboxes: { label: 'sandboxes', share: 0.1, atLeast: 3 },
 };
 
-/** Samples with what the database has grown by for each message until then. */
+/** Adds the database's growth per message to samples. */
 export const withRatios = (samples) =>
   samples.map((sample) => ({
     ...sample,
     bytesPerMessage: sample.messages > 0 ? sample.databaseBytes / sample.messages : Number.NaN,
   }));
 
-/** The line through the second half of the samples, by least squares, for each of what has to stay flat. */
+/** Fits a line to the second half of the samples by least squares, for each of these metrics. */
 export function judgeSoak(samples) {
   const half = samples.slice(Math.floor(samples.length / 2));
   return Object.entries(FLAT).map(([key, { label, share, atLeast }]) => {

@@ -1,10 +1,10 @@
 #!/bin/sh
-# A CI job: runs an agent on a repository, shows what it prints, and exits as it did. Needs curl and python3.
+# A CI job: runs an agent on a repository, prints its output, and exits with its exit code. Needs curl and python3.
 #
 #   BASE_URL=... ACCESS_TOKEN=ast_... AGENT_ID=... run-agent.sh REPOSITORY_URL [BRANCH] <prompt.txt
 #
-# GIT_TOKEN: what the repository asks for. TIMEOUT: seconds, by default the service's. JOB_ID: the same for all tries of
-# one job, so that a try whose answer was lost starts nothing twice.
+# GIT_TOKEN: the repository's token. TIMEOUT: seconds, default: the service's. JOB_ID: the same for all attempts of one
+# job, so that a retry after a lost response does not start a second session.
 set -eu
 
 repository=${1:?'which repository?'}
@@ -20,15 +20,15 @@ follower=
 clean_up() {
   rm -f "$body"
   if [ -n "$follower" ]; then kill "$follower" 2>/dev/null || true; fi
-  # Also when the job is cancelled: the agent stops, and its sandbox goes. The session and what it printed stay.
+  # Also runs when the job is cancelled: stops the agent and removes its sandbox. The session and its output are kept.
   if [ -n "$session" ]; then call "/sessions/$session/terminate" -X POST >/dev/null 2>&1 || true; fi
 }
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Tokens go in on standard input and in a file: anybody on the machine can read arguments. What may pass is tried again,
-# the limit of concurrent sessions included.
+# Passes tokens on standard input and in a file, because every user on the machine can read arguments. Retries temporary
+# errors, including the limit of concurrent sessions.
 call() {
   path=$1
   shift
@@ -59,7 +59,7 @@ fi
 session=$(printf %s "$answer" | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')
 echo "Session $session" >&2
 
-# In the background, because a shell that waits for a program in the foreground hears of no signal.
+# Runs in the background, because a shell handles no signals while it waits for a foreground program.
 BASE_URL=$base_url python3 "$here/../events/follow_session.py" "$session" &
 follower=$!
 code=0

@@ -1,8 +1,8 @@
-// Follows a session: prints what its agent prints, survives disconnects, and exits as the agent did.
+// Follows a session: prints its agent's output, reconnects, and exits with the agent's exit code.
 //
 //   BASE_URL=http://127.0.0.1:8080 ACCESS_TOKEN=ast_... node follow-session.ts SESSION_ID [AFTER_ID]
 //
-// Needs Node 24 and nothing else. followSession() is made to be copied; docs/events.md says why it does what it does.
+// Needs only Node 24. You can copy followSession(); docs/events.md explains how it works.
 
 export type SessionEvent =
   | { type: 'start'; provider: string; session_id: string }
@@ -21,23 +21,23 @@ export type SessionEvent =
 
 export interface FollowOptions {
   baseUrl: string;
-  /** Keep it on servers. */
+  /** The access token. Only use it on servers. */
   token: string;
   sessionId: string;
-  /** The id of the last event that was handled. Default: none, so that everything comes. */
+  /** The id of the last event that was handled. Default: none, so that all events are sent. */
   after?: number;
   signal?: AbortSignal;
 }
 
-/** Heartbeats come every 15 seconds: after three missing ones, nobody is at the other end. */
+/** Heartbeats come every 15 seconds. After three missing ones, the connection is considered dead. */
 const SILENCE_MS = 45_000;
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 10_000;
 const ENDED = new Set(['exit', 'error', 'terminated']);
 
 /**
- * Yields each event of a session once, up to the end of the turn that is the latest, however often the connection breaks.
- * @throws Error when the service refuses, with the reason that it gives.
+ * Yields each event of a session once, up to the end of the latest turn, and reconnects as often as needed.
+ * @throws Error with the service's reason if it rejects the request.
  */
 export async function* followSession(options: FollowOptions): AsyncGenerator<SessionEvent> {
   const { baseUrl, token, sessionId, signal } = options;
@@ -59,16 +59,16 @@ export async function* followSession(options: FollowOptions): AsyncGenerator<Ses
       });
       if (!response.ok || !response.body) {
         const reason = `${response.status} ${await response.text()}`;
-        // 5xx: the service or a proxy is restarting. Anything else stays as it is.
+        // 5xx: the service or a proxy is restarting. Other errors are permanent.
         if (response.status < 500) throw new Refused(reason);
         throw new Error(reason);
       }
       for await (const { id, data } of readFrames(response.body, () => timer.refresh())) {
         const event = JSON.parse(data) as SessionEvent;
-        // The cursor is the id line, not the member: turn_start has the id of the output that is still to come.
+        // The cursor is the id line, not the member `id`: that of turn_start is the id of the output that follows.
         if (id !== undefined) cursor = id;
         wait = FIRST_WAIT_MS;
-        // Each connection begins with start, and a cut may have come between turn_start and its output.
+        // Each connection begins with start, and the previous one may have been cut between turn_start and its output.
         if (event.type === 'start' && started) continue;
         if (event.type === 'turn_start' && event.turn <= turn) continue;
         if (event.type === 'start') started = true;
@@ -76,7 +76,7 @@ export async function* followSession(options: FollowOptions): AsyncGenerator<Ses
         yield event;
         if (ENDED.has(event.type)) return;
       }
-      // Ended without saying why, or stale: the run goes on, and so does the reader.
+      // The stream ended without a terminal event, or with stale: the turn is still running, so reconnect.
     } catch (error) {
       if (error instanceof Refused || signal?.aborted) throw error;
     } finally {
@@ -89,7 +89,7 @@ export async function* followSession(options: FollowOptions): AsyncGenerator<Ses
 
 class Refused extends Error {}
 
-/** Takes frames apart. One without its blank line was cut off, and comes again. */
+/** Parses frames. A frame without its blank line was cut off, and is sent again. */
 export async function* readFrames(
   body: ReadableStream<Uint8Array>,
   onBytes: () => void = () => {},
@@ -110,7 +110,7 @@ export async function* readFrames(
         id = undefined;
         data = [];
       }
-      // Anything else is a comment such as ": heartbeat", or a field of a later version.
+      // Other lines are comments such as ": heartbeat", or fields of a later version.
     }
   }
 }
@@ -118,7 +118,7 @@ export async function* readFrames(
 if (import.meta.main) {
   const [sessionId = '', after = '0'] = process.argv.slice(2);
   const { BASE_URL: baseUrl = 'http://127.0.0.1:8080', ACCESS_TOKEN: token = '' } = process.env;
-  // What stands when the session ends without an exit code.
+  // The exit code if the session ends without one.
   process.exitCode = 1;
   for await (const event of followSession({ baseUrl, token, sessionId, after: Number(after) })) {
     if (event.type === 'output') process[event.stream].write(event.data);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Follows a session: prints what its agent prints, survives disconnects, and exits as the agent did.
+"""Follows a session: prints its agent's output, reconnects, and exits with the agent's exit code.
 
     BASE_URL=http://127.0.0.1:8080 ACCESS_TOKEN=ast_... python3 follow_session.py SESSION_ID [AFTER_ID]
 
-Needs Python 3.8 and nothing else. follow_session() is made to be copied; docs/events.md says why it does what it does.
+Needs only Python 3.8. You can copy follow_session(); docs/events.md explains how it works.
 """
 
 import http.client
@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 
-# Heartbeats come every 15 seconds: after three missing ones, nobody is at the other end.
+# Heartbeats come every 15 seconds. After three missing ones, the connection is considered dead.
 SILENCE_SECONDS = 45
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 10
@@ -23,13 +23,13 @@ ENDED = {"exit", "error", "terminated"}
 
 
 class Refused(Exception):
-    """The service says no, and why; trying again gives the same answer."""
+    """The service rejects the request, with its reason. Retrying does not help."""
 
 
 def follow_session(base_url, token, session_id, after=0):
-    """Yields each event of a session once, as a dict, up to the end of the turn that is the latest.
+    """Yields each event of a session once, as a dict, up to the end of the latest turn.
 
-    after is the id of the last event that was handled; 0 for none, so that everything comes.
+    after is the id of the last event that was handled; 0 for none, so that all events are sent.
     """
     cursor = str(after)
     wait = FIRST_WAIT_SECONDS
@@ -48,11 +48,13 @@ def follow_session(base_url, token, session_id, after=0):
             with urllib.request.urlopen(request, timeout=SILENCE_SECONDS) as response:
                 for frame_id, data in read_frames(response):
                     event = json.loads(data)
-                    # The cursor is the id line, not the member: turn_start has the id of output still to come.
+                    # The cursor is the id line, not the member id: that of turn_start is the id of the output that
+                    # follows.
                     if frame_id is not None:
                         cursor = frame_id
                     wait = FIRST_WAIT_SECONDS
-                    # Each connection begins with start, and a cut may have come between turn_start and its output.
+                    # Each connection begins with start, and the previous one may have been cut between turn_start and
+                    # its output.
                     if event["type"] == "start":
                         if started:
                             continue
@@ -64,19 +66,19 @@ def follow_session(base_url, token, session_id, after=0):
                     yield event
                     if event["type"] in ENDED:
                         return
-            # Ended without saying why, or stale: the run goes on, and so does the reader.
+            # The stream ended without a terminal event, or with stale: the turn is still running, so reconnect.
         except urllib.error.HTTPError as error:
-            # 5xx: the service or a proxy is restarting. Anything else stays as it is.
+            # 5xx: the service or a proxy is restarting. Other errors are permanent.
             if error.code < 500:
                 raise Refused(f"{error.code} {error.read().decode()}") from None
         except (OSError, http.client.HTTPException):
-            pass  # Cut off, silent, or not there yet.
+            pass  # The connection was cut, silent or refused.
         time.sleep(wait * random.uniform(0.5, 1))
         wait = min(wait * 2, LONGEST_WAIT_SECONDS)
 
 
 def read_frames(lines):
-    """Takes frames apart: (id or None, data) of each. One without its blank line was cut off, and comes again."""
+    """Parses frames into (id or None, data). A frame without its blank line was cut off, and is sent again."""
     frame_id, data = None, []
     for raw in lines:
         line = raw.rstrip(b"\r\n").decode()
@@ -88,13 +90,13 @@ def read_frames(lines):
             if data:
                 yield frame_id, "\n".join(data)
             frame_id, data = None, []
-        # Anything else is a comment such as ": heartbeat", or a field of a later version.
+        # Other lines are comments such as ": heartbeat", or fields of a later version.
 
 
 def main():
     session_id, after = (sys.argv[1:] + ["0"])[:2]
     base_url = os.environ.get("BASE_URL", "http://127.0.0.1:8080")
-    # What stands when the session ends without an exit code.
+    # The exit code if the session ends without one.
     code = 1
     for event in follow_session(base_url, os.environ["ACCESS_TOKEN"], session_id, int(after)):
         if event["type"] == "output":

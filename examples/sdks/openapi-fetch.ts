@@ -1,11 +1,16 @@
-// A tour of openapi-fetch with the types of openapi-typescript; docs/sdks.md says how. Prints what it found as JSON.
+// A tour of openapi-fetch with the types of openapi-typescript; see docs/sdks.md. Prints its results as JSON.
+import { gunzipSync } from 'node:zlib';
 import createClient from 'openapi-fetch';
 import { readFrames } from '../events/follow-session.js';
 import type { components, paths } from './generated/openapi-types.js';
 
 type Schemas = components['schemas'];
 
-const { BASE_URL: baseUrl = 'http://127.0.0.1:8080', ACCESS_TOKEN = '' } = process.env;
+const {
+  BASE_URL: baseUrl = 'http://127.0.0.1:8080',
+  ACCESS_TOKEN = '',
+  REPOSITORY_URL = 'https://github.com/octocat/Hello-World.git',
+} = process.env;
 const client = createClient<paths>({
   baseUrl,
   headers: { authorization: `Bearer ${ACCESS_TOKEN}` },
@@ -13,7 +18,9 @@ const client = createClient<paths>({
 
 const shell = { name: 'Tour', provider: 'shell', model: 'shell/bash' };
 
-/** Reads up to the end of the latest turn. followSession() in the file of readFrames() also copes with silence. */
+/**
+ * Reads up to the end of the latest turn. followSession() in the file of readFrames() also handles silent connections.
+ */
 async function follow(id: string, after: number) {
   let cursor = after;
   let output = '';
@@ -23,7 +30,7 @@ async function follow(id: string, after: number) {
         params: { path: { id }, header: { 'Last-Event-ID': cursor } },
         parseAs: 'stream',
       });
-      // 5xx: the service or a proxy is restarting. Anything else stays as it is.
+      // 5xx: the service or a proxy is restarting. Other errors are permanent.
       if (response.status >= 400 && response.status < 500) throw new Refused(`${response.status}`);
       if (!body) throw new Error(`${response.status}`);
       for await (const frame of readFrames(body)) {
@@ -44,13 +51,62 @@ async function follow(id: string, after: number) {
 
 class Refused extends Error {}
 
-/** What was asked for, or the refusal as an exception. */
+/** Returns the response's data, or throws its error. */
 function need<T>({ data, error }: { data?: T; error?: unknown }): T {
   if (data === undefined) throw new Error(JSON.stringify(error));
   return data;
 }
 
-/** Both shapes of a 422: the fields that are wrong, or a sentence. */
+/** Uploads bytes of every value, and reads them in all ways. The session has changed its repository. */
+async function useFiles(id: string) {
+  const path = { id };
+  const query = { path: 'data/all bytes.bin' };
+  const bytes = Buffer.from(Array.from({ length: 4096 }, (_, i) => (i * 7) % 256));
+  const parseAs = 'arrayBuffer';
+  const written = need(
+    await client.PUT('/sessions/{id}/files/content', {
+      params: { path, query: { ...query, mode: '0600' } },
+      // The types call bytes a string. Without a serializer, the client would send them as JSON.
+      body: bytes as unknown as string,
+      bodySerializer: (body) => body,
+      headers: { 'Content-Type': 'application/octet-stream' },
+    }),
+  );
+  const listed = need(
+    await client.GET('/sessions/{id}/files', { params: { path, query: { path: 'data' } } }),
+  );
+  const content = '/sessions/{id}/files/content';
+  const whole = need(await client.GET(content, { params: { path, query }, parseAs }));
+  const header = { Range: 'bytes=100-299' };
+  const part = await client.GET(content, { params: { path, query, header }, parseAs });
+  const archive = need(
+    await client.GET('/sessions/{id}/files/archive', {
+      params: { path, query: { path: 'data', format: 'tar.gz' } },
+      parseAs,
+    }),
+  );
+  const changes = need(await client.GET('/sessions/{id}/changes', { params: { path } }));
+  const patch = need(
+    await client.GET('/sessions/{id}/changes/patch', { params: { path }, parseAs }),
+  );
+  need(await client.DELETE('/sessions/{id}/files', { params: { path, query } }));
+  const gone = await client.GET(content, { params: { path, query }, parseAs });
+  return {
+    written: [written.path, written.size, written.mode],
+    listed: listed.data.map((file) => [file.path, file.type, file.size]),
+    whole: bytes.equals(Buffer.from(whole)),
+    part: [part.response.status, bytes.subarray(100, 300).equals(Buffer.from(need(part)))],
+    archived: gunzipSync(archive).includes(bytes),
+    changes: changes.data.map(({ mount_path, files }) => [
+      mount_path,
+      ...files.map((file) => [file.path, file.status]),
+    ]),
+    patched: Buffer.from(patch).includes(Buffer.from('+caf\xe9\n', 'latin1')),
+    gone: [gone.response.status, gone.error?.detail],
+  };
+}
+
+/** Reads both forms of a 422: a list of invalid fields, or a sentence. */
 const reasonOf = ({ detail }: Schemas['Unprocessable']): string | string[] =>
   typeof detail === 'string' ? detail : detail.map(({ loc, type }) => `${loc.join('.')} ${type}`);
 
@@ -82,11 +138,12 @@ const ended = await terminate();
 
 const start = () =>
   client.POST('/sessions', {
-    // Makes it safe to send the request again when its answer was lost.
+    // Makes it safe to retry the request after a lost response.
     params: { header: { 'Idempotency-Key': `tour-${agent.id}` } },
     body: {
       agent_id: agent.id,
       prompt: 'for i in $(seq 20); do echo "$GREETING $i"; sleep 0.05; done',
+      resources: [{ type: 'git_repository', url: REPOSITORY_URL, mount_path: 'app' }],
     },
   });
 const session = need(await start());
@@ -94,7 +151,8 @@ const repeated = need(await start());
 
 const first = await follow(session.id, 0);
 const params = { path: { id: session.id } };
-need(await client.POST('/sessions/{id}/prompt', { params, body: { prompt: 'echo again' } }));
+const prompt = String.raw`echo again; printf '\ncaf\351\n' >>app/README`;
+need(await client.POST('/sessions/{id}/prompt', { params, body: { prompt } }));
 const second = await follow(session.id, first.last);
 const turns = need(await client.GET('/sessions/{id}/turns', { params }));
 
@@ -111,5 +169,6 @@ process.stdout.write(
     codes: [first.code, second.code],
     turns: turns.data.map(({ turn_number, status }) => [turn_number, status]),
     ended: [ended.response.status, ended.error?.detail],
+    files: await useFiles(session.id),
   }),
 );

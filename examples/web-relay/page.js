@@ -1,4 +1,4 @@
-// Starts a run and shows its events as they come. EventSource reconnects by itself, and says which event it had last.
+// Starts a run and shows its events live. EventSource reconnects by itself and sends the id of the last event.
 const form = document.querySelector('#form');
 const prompt = document.querySelector('#prompt');
 const status = document.querySelector('#status');
@@ -35,17 +35,17 @@ function watch(address) {
 }
 
 function show(event) {
-  // Text, never HTML: agents print what they like.
+  // Inserts text instead of HTML, because agents may print anything.
   if (event.type === 'output') output.append(event.data);
   if (event.type === 'stage') status.textContent = `${event.stage}: ${event.state}`;
   if (event.type === 'turn_start') status.textContent = 'Running';
   if (event.type === 'exit') finish(event.code === 0 ? 'Done' : `Failed with ${event.code}`);
   if (event.type === 'error' || event.type === 'terminated') finish(event.message);
-  // stale: still running. The stream ends, and EventSource comes again.
+  // stale: the run continues. The stream ends, and EventSource reconnects.
 }
 
 function finish(text) {
   status.textContent = text;
-  // Else it would come again for ever.
+  // Otherwise it would reconnect forever.
   source.close();
 }

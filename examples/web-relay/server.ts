@@ -1,9 +1,9 @@
-// A web backend that lets people start sessions and watch them in their browsers. The access token stays here.
+// A web backend that lets users start sessions and watch them in their browsers. Browsers never get the access token.
 //
 //   BASE_URL=http://127.0.0.1:8080 ACCESS_TOKEN=ast_... AGENT_ID=... node server.ts
 //
-// Needs Node 24 and nothing else. A real application has its own sign-in where this has a cookie, and a database where
-// this has a Map.
+// Needs only Node 24. A real application would use its own sign-in instead of the cookie, and a database instead of the
+// Map.
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -23,7 +23,7 @@ const MAX_BODY = 64 * 1024;
 const EVENT_STREAM = {
   'content-type': 'text/event-stream',
   'cache-control': 'no-cache',
-  // Nor may a proxy in front of this gather events.
+  // Keeps a proxy in front of this from buffering events.
   'x-accel-buffering': 'no',
 };
 const PAGE_FILES: Record<string, [file: string, type: string]> = {
@@ -31,7 +31,10 @@ const PAGE_FILES: Record<string, [file: string, type: string]> = {
   '/page.js': ['page.js', 'text/javascript; charset=utf-8'],
 };
 
-/** Session → who started it. The token sees all sessions, so who may watch which is for this backend to say. */
+/**
+ * Maps each session to the visitor who started it. The token can read all sessions, so this backend must decide who may
+ * watch which.
+ */
 const owners = new Map<string, string>();
 
 /** Starts a session for the visitor. */
@@ -54,8 +57,8 @@ async function start(visitor: string, request: IncomingMessage, response: Server
 }
 
 /**
- * Passes a session's stream on byte by byte: ids, heartbeats and the browser's Last-Event-ID included, so that EventSource
- * resumes as if it spoke with the service.
+ * Forwards a session's stream byte by byte, including ids, heartbeats and the browser's Last-Event-ID, so that
+ * EventSource resumes as if it were connected to the service.
  */
 async function relay(id: string, request: IncomingMessage, response: ServerResponse) {
   const gone = new AbortController();
@@ -70,7 +73,7 @@ async function relay(id: string, request: IncomingMessage, response: ServerRespo
   }).catch(() => undefined);
   if (gone.signal.aborted) return;
   if (!stream || stream.status >= 500) {
-    // After an error EventSource gives up; after a stream that ends it comes again, with its Last-Event-ID.
+    // After an error EventSource gives up, but after the end of a stream it reconnects with its Last-Event-ID.
     response.writeHead(200, EVENT_STREAM).end('retry: 2000\n\n');
     return;
   }
@@ -79,7 +82,7 @@ async function relay(id: string, request: IncomingMessage, response: ServerRespo
     return;
   }
   response.writeHead(200, EVENT_STREAM).flushHeaders();
-  // Either side may break off in the middle: the browser notices, and comes again.
+  // Either side may disconnect; the browser notices and reconnects.
   await pipeline(Readable.fromWeb(stream.body), response).catch(() => response.destroy());
 }
 
@@ -113,7 +116,7 @@ const server = createServer((request, response) => {
   handle(request, response).catch((error: unknown) => {
     process.stderr.write(`${String(error)}\n`);
     if (response.headersSent) response.destroy();
-    // What went wrong between here and the service is not for browsers.
+    // Browsers must not see details of errors between this backend and the service.
     else if (error instanceof SyntaxError) answer(response, 400, { error: 'Not JSON' });
     else answer(response, 502, { error: 'Not available at the moment' });
   });

@@ -1,13 +1,13 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, lstatSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
+import { buildConsole } from './console.mjs';
+import { buildNative } from './native.mjs';
+import { ROOT } from './paths.mjs';
+import { NODE, StepError } from './step.mjs';
 
-/** The repository's root. */
-export const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
-/** The Node that the project locks, which need not be the one that runs these scripts. */
-export const NODE = join(ROOT, 'node_modules', '.bin', 'node');
+export { NODE, ROOT, StepError };
 
 const INSTALL_MARK = join(ROOT, 'node_modules', '.install-mark');
 const BUILD_MARK = join(ROOT, 'dist', '.build-mark');
@@ -15,6 +15,9 @@ const BUILD_MARK = join(ROOT, 'dist', '.build-mark');
 const SOURCES = [
   'src',
   'migrations',
+  'native',
+  'console',
+  join('scripts', 'bundle.mjs'),
   'package.json',
   'nest-cli.json',
   'tsconfig.json',
@@ -22,9 +25,6 @@ const SOURCES = [
 ];
 const INSTALL_TIMEOUT_MS = 15 * 60_000;
 const BUILD_TIMEOUT_MS = 5 * 60_000;
-
-/** A step that failed; the message is all that the operator needs. */
-export class StepError extends Error {}
 
 /**
  * Installs and builds what is missing or out of date.
@@ -67,16 +67,27 @@ function isInstalledByHand(lockFile) {
 
 function build(say) {
   const wanted = hash(SOURCES.flatMap(contents));
-  if (readMark(BUILD_MARK) === wanted) return;
+  // Also when nothing has changed: a compiler may have come since.
+  if (readMark(BUILD_MARK) === wanted) {
+    buildNative(say);
+    return;
+  }
   say('Building …');
-  const { status, signal, stdout, stderr } = spawnSync(
-    NODE,
-    [join('node_modules', '@nestjs', 'cli', 'bin', 'nest.js'), 'build'],
-    { cwd: ROOT, encoding: 'utf8', timeout: BUILD_TIMEOUT_MS },
-  );
+  run(join('node_modules', '@nestjs', 'cli', 'bin', 'nest.js'), 'build');
+  run(join('scripts', 'bundle.mjs'));
+  buildConsole();
+  buildNative(say);
+  writeFileSync(BUILD_MARK, wanted);
+}
+
+function run(...program) {
+  const { status, signal, stdout, stderr } = spawnSync(NODE, program, {
+    cwd: ROOT,
+    encoding: 'utf8',
+    timeout: BUILD_TIMEOUT_MS,
+  });
   if (status !== 0)
     throw new StepError(`The build failed (${signal ?? status}):\n${stdout ?? ''}${stderr ?? ''}`);
-  writeFileSync(BUILD_MARK, wanted);
 }
 
 /**
@@ -105,7 +116,7 @@ function contents(path) {
   if (kind.isFile()) return [path, readFileSync(full)];
   return readdirSync(full)
     .sort()
-    .filter((name) => !name.endsWith('.spec.ts'))
+    .filter((name) => !name.endsWith('.spec.ts') && name !== 'schema.d.ts')
     .flatMap((name) => contents(join(path, name)));
 }
 

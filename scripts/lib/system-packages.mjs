@@ -1,4 +1,6 @@
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { needsCompiler } from './native.mjs';
 
 const STEP_TIMEOUT_MS = 5 * 60_000;
 
@@ -17,6 +19,15 @@ const NEEDED = [
   { program: 'bwrap', name: 'bubblewrap' },
   { program: 'debootstrap', name: 'debootstrap', only: 'apt-get' },
 ];
+/** The packages with a C compiler, by package manager. Keep in step with src/sandboxes/driver/local/preflight.ts. */
+const COMPILER = {
+  'apt-get': ['gcc', 'libc6-dev'],
+  dnf: ['gcc', 'glibc-static'],
+  yum: ['gcc', 'glibc-static'],
+  zypper: ['gcc', 'glibc-devel-static'],
+  pacman: ['gcc'],
+  apk: ['gcc', 'musl-dev'],
+};
 
 /**
  * Makes sure that the system packages that local sandboxes need are there. Root gets them installed; anybody else is
@@ -30,6 +41,8 @@ export function ensureSystemPackages(say) {
   const missing = NEEDED.filter(
     ({ program, only }) => !has(program) && (only === undefined || only === manager?.name),
   ).map(({ name }) => name);
+  if (needsCompiler() && !(has('cc') && existsSync('/usr/include/stdio.h')))
+    missing.push(...(COMPILER[manager?.name] ?? ['a C compiler with a static C library']));
   if (missing.length === 0) return;
   const what = missing.join(' and ');
   if (manager === undefined) {

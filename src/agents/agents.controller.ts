@@ -1,10 +1,29 @@
+import type { Readable } from 'node:stream';
 import { Body, Controller, Get, HttpCode, Param, Post, Put } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
+import { listBody } from '../common/lists/list-body.js';
+import {
+  LIST_REFUSALS,
+  ListAnswer,
+  ListOf,
+  type ListRequest,
+} from '../common/lists/list-request.js';
 import { Operation } from '../common/openapi/operation.decorator.js';
-import { OwnerId } from '../common/owner.decorator.js';
-import { CreateAgentDto, UpdateAgentDto } from './dto/agent-body.dto.js';
-import { AgentListResponse, AgentResponse } from './dto/agent-response.dto.js';
-import { CREATE_AGENT_EXAMPLES, UPDATE_AGENT_EXAMPLES } from './agents.examples.js';
+import { CurrentUser } from '../common/request-decorators.js';
+import {
+  IdempotencyKey,
+  KEY_MALFORMED,
+  KEY_REUSED,
+  TakesIdempotencyKey,
+} from '../idempotency/repeatable-requests.js';
+import {
+  CreateAgentDto,
+  UpdateAgentDto,
+  AgentListResponse,
+  AgentResponse,
+  CREATE_AGENT_EXAMPLES,
+  UPDATE_AGENT_EXAMPLES,
+} from './dto/agent.dto.js';
 import { AgentsService } from './agents.service.js';
 
 const MODEL_MISMATCH =
@@ -18,41 +37,48 @@ export class AgentsController {
 
   /**
    * Creates an agent.
-   * @remarks Its environment must be one of the user's own. Version 1 is stored in the history.
+   * @remarks Its environment must belong to the same user. Version 1 is stored in the history.
    */
   @Operation({
     id: 'createAgent',
     body: { type: CreateAgentDto, examples: CREATE_AGENT_EXAMPLES },
     refusals: {
-      400: [UNKNOWN_PROVIDER],
+      400: [UNKNOWN_PROVIDER, KEY_MALFORMED],
       404: ['Environment not found'],
-      422: [MODEL_MISMATCH],
+      422: [MODEL_MISMATCH, KEY_REUSED],
     },
   })
   @Post()
-  async create(@OwnerId() userId: string, @Body() body: CreateAgentDto): Promise<AgentResponse> {
-    return AgentResponse.of(await this.agents.create(userId, body));
+  @TakesIdempotencyKey()
+  async create(
+    @CurrentUser() userId: string,
+    @Body() body: CreateAgentDto,
+    @IdempotencyKey() key?: string,
+  ): Promise<AgentResponse> {
+    return AgentResponse.of(await this.agents.create(userId, body, key));
   }
 
   /** Lists the agents that are not archived, newest first. */
-  @Operation({ id: 'listAgents' })
+  @Operation({ id: 'listAgents', refusals: { 400: LIST_REFUSALS } })
+  @ListAnswer({ type: AgentListResponse, after: 'The id of the last item that was received.' })
   @Get()
-  async list(@OwnerId() userId: string): Promise<AgentListResponse> {
-    return { data: (await this.agents.list(userId)).map((state) => AgentResponse.of(state)) };
+  async list(@ListOf() list: ListRequest): Promise<string | Readable> {
+    const pages = await this.agents.list(list.userId, list);
+    return listBody(list, pages, (state) => AgentResponse.of(state));
   }
 
-  /** Reads an agent, an archived one too. */
+  /** Reads an agent, which may be archived. */
   @Operation({ id: 'getAgent', refusals: { 404: ['Agent not found'] } })
   @Get(':id')
-  async get(@OwnerId() userId: string, @Param('id') id: string): Promise<AgentResponse> {
+  async get(@CurrentUser() userId: string, @Param('id') id: string): Promise<AgentResponse> {
     return AgentResponse.of(await this.agents.get(userId, id));
   }
 
   /**
    * Changes an agent.
-   * @remarks `metadata` is merged, lists are replaced as a whole, what is left out stays. If a value changes, the version
-   * grows by one and is stored in the history; if none does, nothing happens. Sessions that exist keep the version that
-   * they were created with.
+   * @remarks `metadata` is merged, lists are replaced as a whole, and members that are left out stay. If a value
+   * changes, the version increases by one and is stored in the history; otherwise nothing happens. Existing sessions
+   * keep the version that they were created with.
    */
   @Operation({
     id: 'updateAgent',
@@ -66,30 +92,36 @@ export class AgentsController {
   })
   @Put(':id')
   async update(
-    @OwnerId() userId: string,
+    @CurrentUser() userId: string,
     @Param('id') id: string,
     @Body() body: UpdateAgentDto,
   ): Promise<AgentResponse> {
     return AgentResponse.of(await this.agents.update(userId, id, body));
   }
 
-  /** Archives an agent: hidden from lists, still readable, never changed again. There is no way back. */
+  /** Archives an agent for good: it is hidden from lists, still readable, and never changed again. */
   @Operation({
     id: 'archiveAgent',
     refusals: { 404: ['Agent not found'], 409: ['Agent is already archived'] },
   })
   @Post(':id/archive')
   @HttpCode(200)
-  async archive(@OwnerId() userId: string, @Param('id') id: string): Promise<AgentResponse> {
+  async archive(@CurrentUser() userId: string, @Param('id') id: string): Promise<AgentResponse> {
     return AgentResponse.of(await this.agents.archive(userId, id));
   }
 
   /** Lists all versions of an agent, newest first. */
-  @Operation({ id: 'listAgentVersions', refusals: { 404: ['Agent not found'] } })
+  @Operation({
+    id: 'listAgentVersions',
+    refusals: { 400: LIST_REFUSALS, 404: ['Agent not found'] },
+  })
+  @ListAnswer({
+    type: AgentListResponse,
+    after: 'The version number of the last item that was received.',
+  })
   @Get(':id/versions')
-  async versions(@OwnerId() userId: string, @Param('id') id: string): Promise<AgentListResponse> {
-    return {
-      data: (await this.agents.versions(userId, id)).map((state) => AgentResponse.of(state)),
-    };
+  async versions(@ListOf() list: ListRequest, @Param('id') id: string): Promise<string | Readable> {
+    const pages = await this.agents.versions(list.userId, id, list);
+    return listBody(list, pages, (state) => AgentResponse.of(state));
   }
 }

@@ -2,29 +2,51 @@ import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { Injectable } from '@nestjs/common';
 import { conflict, InvalidBody, notFound } from '../common/errors.js';
-import { updateOptimistically } from '../common/optimistic-update.js';
+import {
+  belowVersion,
+  type ListQuery,
+  lookAhead,
+  mapPages,
+  type Pages,
+  positionAfter,
+} from '../common/lists/list-request.js';
+import { type ListedVersion, type VersionedContent } from '../database/versioned-rows.js';
+import { updateOptimistically } from '../database/optimistic-update.js';
+import type { SqlExecutor } from '../database/sql.js';
 import { EnvironmentsService } from '../environments/environments.service.js';
+import { RepeatableRequests, type Reserve } from '../idempotency/repeatable-requests.js';
 import type { McpServer, Skill } from '../runtimes/agent-runtime.js';
 import { ProviderCatalogue } from '../runtimes/provider-catalogue.js';
-import { KeyRing } from '../secrets/key-ring.js';
-import { secretContext } from '../secrets/secret-contexts.js';
-import { type AgentContent, type AgentPin, AgentsRepository } from './agents.repository.js';
+import { KeyRing, secretContext } from '../secrets/key-ring.js';
+import { type AgentPin, AgentsRepository } from './agents.repository.js';
 import {
   type CreateAgentDto,
   MAX_METADATA_KEYS,
   type UpdateAgentDto,
-} from './dto/agent-body.dto.js';
-import type { AgentState } from './dto/agent-response.dto.js';
+  type AgentState,
+} from './dto/agent.dto.js';
 import { readMcpServer } from './dto/mcp-server.dto.js';
 import { readSkill } from './dto/skill.dto.js';
-import type { AgentVersionEntity } from './entities/agent-version.entity.js';
-import type { AgentEntity } from './entities/agent.entity.js';
+import type { AgentEntity, AgentSnapshot } from './entities/agent.entity.js';
 import { joinMcpServers, splitMcpServers } from './mcp-servers.js';
-import { mergeMetadata } from './metadata.js';
+
+/** Flat labels of an agent. */
+export type Metadata = Readonly<Record<string, string>>;
+
+/**
+ * Merges the labels of a PUT into the current ones: a text adds or replaces a label, an empty text deletes it, and
+ * labels that are not submitted stay. Does not change its inputs.
+ */
+export function mergeMetadata(current: Metadata, submitted: Metadata): Metadata {
+  const merged = new Map([...Object.entries(current), ...Object.entries(submitted)]);
+  // Object.fromEntries defines properties, so a label called `__proto__` is an ordinary one.
+  return Object.fromEntries([...merged].filter(([, value]) => value !== ''));
+}
 
 const NOT_FOUND = 'Agent not found';
+const ARCHIVED = 'Cannot create session with archived agent';
 
-/** What an agent says, its secrets in the clear; never leaves the process but into a sandbox. */
+/** The definition of an agent with decrypted secrets. It must not leave the process except to a sandbox. */
 interface AgentDefinition {
   name: string;
   provider: string;
@@ -36,7 +58,7 @@ interface AgentDefinition {
   metadata: Record<string, string>;
 }
 
-/** What a turn runs with: one pinned version of an agent. */
+/** The pinned version of an agent that a turn uses. */
 export type PinnedAgent = Pick<
   AgentDefinition,
   'provider' | 'model' | 'system' | 'skills' | 'mcpServers'
@@ -50,7 +72,7 @@ const EMPTY: Omit<AgentDefinition, 'name' | 'provider' | 'model'> = {
   metadata: {},
 };
 
-/** Agents of a user. Every method takes the owner; what is not theirs is not there. */
+/** Agents of users. Every method takes the owner; agents of other users are not found. */
 @Injectable()
 export class AgentsService {
   constructor(
@@ -58,29 +80,57 @@ export class AgentsService {
     private readonly environments: EnvironmentsService,
     private readonly catalogue: ProviderCatalogue,
     private readonly keys: KeyRing,
+    private readonly requests: RepeatableRequests,
   ) {}
 
-  /** @throws Refusal 400 for an unknown provider, 422 for another provider's model, 404 for the environment. */
-  async create(userId: string, dto: CreateAgentDto): Promise<AgentState> {
+  /**
+   * @param key the idempotency key: repeating the request with it within a day returns the agent as it was created.
+   * @throws DomainError 400 for an unknown provider, 422 for another provider's model, 404 for the environment.
+   */
+  async create(userId: string, dto: CreateAgentDto, key?: string): Promise<AgentState> {
+    return this.requests.once({
+      userId,
+      route: 'POST /agents',
+      body: dto,
+      key,
+      work: (reserve) => this.insert(userId, dto, reserve),
+      repeat: (id) => this.asCreated(userId, id),
+    });
+  }
+
+  private async insert(
+    userId: string,
+    dto: CreateAgentDto,
+    reserve: Reserve | undefined,
+  ): Promise<AgentState> {
     const { name, provider, model } = dto;
     const id = randomUUID();
     const agent = apply({ name, provider, model, ...EMPTY }, dto);
     this.catalogue.requireModelOf(provider, model);
     await this.requireEnvironment(userId, agent.environmentId);
-    return this.agents.create(userId, id, this.contentOf(id, 1, agent));
+    await this.agents.refuseEarly(userId, agent);
+    return this.agents.create(userId, id, this.contentOf(id, 1, agent), reserve);
   }
 
-  /** Active ones, newest first. */
-  async list(userId: string): Promise<AgentState[]> {
-    return this.agents.list(userId);
+  private async asCreated(userId: string, id: string): Promise<AgentState> {
+    const agent = await this.require(userId, id);
+    const first = await this.agents.findVersionUnscoped(id, 1);
+    if (!first) throw notFound(NOT_FOUND);
+    return stateIn(agent, { ...first, version: 1, createdAt: agent.createdAt });
   }
 
-  /** @throws Refusal 404. */
+  /** The active agents, newest first. @throws DomainError 400 if `after` is no item of the list. */
+  async list(userId: string, query: ListQuery): Promise<Pages<AgentState>> {
+    const after = await positionAfter(query, (id) => this.agents.position(userId, id));
+    return this.agents.list(userId, { after, limit: lookAhead(query) });
+  }
+
+  /** @throws DomainError 404. */
   async get(userId: string, id: string): Promise<AgentState> {
     return this.require(userId, id);
   }
 
-  /** @throws Refusal 404; 409 when archived or of another version; as {@link create} for what it changes. */
+  /** @throws DomainError 404; 409 if it is archived or has another version; as {@link create} for the new values. */
   async update(userId: string, id: string, dto: UpdateAgentDto): Promise<AgentState> {
     return updateOptimistically({
       submittedVersion: dto.version,
@@ -90,7 +140,7 @@ export class AgentsService {
         const before = this.definitionOf(current);
         const after = apply(before, dto);
         if (isDeepStrictEqual(before, after)) return undefined;
-        // What a PUT does not change is not judged again: the catalogue may have grown stricter since.
+        // Values that a PUT does not change are not checked again, because the catalogue may be stricter by now.
         if (before.provider !== after.provider || before.model !== after.model) {
           this.catalogue.requireModelOf(after.provider, after.model);
         }
@@ -99,12 +149,14 @@ export class AgentsService {
         }
         return after;
       },
-      write: (current, after) =>
-        this.agents.replace(current, this.contentOf(current.id, current.version + 1, after)),
+      write: async (current, after) => {
+        await this.agents.refuseEarly(userId, after);
+        return this.agents.replace(current, this.contentOf(current.id, current.version + 1, after));
+      },
     });
   }
 
-  /** @throws Refusal 404; 409 when it is archived. */
+  /** @throws DomainError 404; 409 when it is archived. */
   async archive(userId: string, id: string): Promise<AgentState> {
     const { id: known } = await this.require(userId, id);
     if (!(await this.agents.archive(userId, known))) {
@@ -113,32 +165,42 @@ export class AgentsService {
     return this.require(userId, id);
   }
 
-  /** The whole history, newest first. @throws Refusal 404. */
-  async versions(userId: string, id: string): Promise<AgentState[]> {
+  /** The history, newest first. @throws DomainError 404; 400 if `after` is no item of the list. */
+  async versions(userId: string, id: string, query: ListQuery): Promise<Pages<AgentState>> {
     const agent = await this.require(userId, id);
-    const versions = await this.agents.listVersionsUnscoped(agent.id);
-    return versions.map((row) => stateIn(agent, row));
+    const below = belowVersion(query);
+    const limit = lookAhead(query);
+    const versions = this.agents.listVersionsUnscoped(agent.id, { below, limit });
+    return mapPages(versions, (row) => stateIn(agent, row));
   }
 
   /**
-   * What a session created now takes from the agent.
-   * @throws Refusal 404; 409 when it is archived.
+   * The fields of the agent for a new session.
+   * @throws DomainError 404; 409 when it is archived.
    */
   async pinForSession(userId: string, id: string): Promise<AgentPin> {
     const found = await this.agents.findPin(userId, id);
     if (!found) throw notFound(NOT_FOUND);
     const { archived, ...pin } = found;
-    if (archived) throw conflict('Cannot create session with archived agent');
+    if (archived) throw conflict(ARCHIVED);
     return pin;
   }
 
-  /** One version with its secrets opened, for the runner. */
+  /**
+   * Locks the agent in the transaction that inserts the session, so that it cannot be archived before the commit.
+   * @throws DomainError 409 when it has been archived since it was pinned.
+   */
+  async holdForSessionUnscoped(sql: SqlExecutor, id: string): Promise<void> {
+    if (!(await this.agents.lockActiveUnscoped(sql, id))) throw conflict(ARCHIVED);
+  }
+
+  /** One version with its secrets decrypted, for the runner. */
   async pinnedUnscoped(id: string, version: number): Promise<PinnedAgent> {
     const found = await this.agents.findVersionUnscoped(id, version);
     if (!found) throw new Error(`Agent ${id} has no version ${version}`);
     const { provider, model, system, skills, mcpServers } = found.snapshot;
     const context = secretContext.agentVersion(id, version);
-    const secrets = this.keys.openRecord<Record<string, string>>(found.mcpSecretsSealed, context);
+    const secrets = this.keys.openRecord<Record<string, string>>(found.sealed, context);
     return { provider, model, system, skills, mcpServers: joinMcpServers(mcpServers, secrets) };
   }
 
@@ -148,7 +210,7 @@ export class AgentsService {
     return agent;
   }
 
-  /** An archived environment passes: it still is there, and a session that would use it says what is wrong. */
+  /** Accepts archived environments: they still exist, and creating a session with one is rejected with the reason. */
   private async requireEnvironment(userId: string, id: string | null): Promise<void> {
     if (id !== null && !(await this.environments.exists(userId, id))) {
       throw notFound('Environment not found');
@@ -169,12 +231,12 @@ export class AgentsService {
     id: string,
     version: number,
     { mcpServers, ...rest }: AgentDefinition,
-  ): AgentContent {
+  ): VersionedContent<AgentSnapshot> {
     const { shown, secrets } = splitMcpServers(mcpServers);
     return {
       snapshot: { ...rest, mcpServers: shown },
       sealed: {
-        agent: this.keys.sealRecord(secrets, secretContext.agent(id)),
+        resource: this.keys.sealRecord(secrets, secretContext.agent(id)),
         version: this.keys.sealRecord(secrets, secretContext.agentVersion(id, version)),
       },
     };
@@ -182,8 +244,8 @@ export class AgentsService {
 }
 
 /**
- * What is in the body replaces what was there, what is not stays, and metadata is merged.
- * @throws InvalidBody when the merged metadata has too many labels.
+ * Members of the body replace the current values, others stay, and metadata is merged.
+ * @throws InvalidBody if the merged metadata has too many labels.
  */
 function apply(before: AgentDefinition, dto: Omit<UpdateAgentDto, 'version'>): AgentDefinition {
   const metadata = mergeMetadata(before.metadata, dto.metadata ?? {});
@@ -197,21 +259,20 @@ function apply(before: AgentDefinition, dto: Omit<UpdateAgentDto, 'version'>): A
     model: dto.model ?? before.model,
     system: dto.system ?? before.system,
     skills: dto.skills?.map(readSkill) ?? before.skills,
-    mcpServers: dto.mcp_servers?.map(readMcpServer) ?? before.mcpServers,
-    environmentId:
-      dto.environment_id === undefined
-        ? before.environmentId
-        : (dto.environment_id?.toLowerCase() ?? null),
+    mcpServers:
+      dto.mcp_servers?.map((server) => readMcpServer(server, before.mcpServers)) ??
+      before.mcpServers,
+    environmentId: dto.environment_id === undefined ? before.environmentId : dto.environment_id,
     metadata,
   };
 }
 
-function stateIn(agent: AgentEntity, row: AgentVersionEntity): AgentState {
+function stateIn(agent: AgentEntity, row: ListedVersion<AgentSnapshot>): AgentState {
   return {
     ...row.snapshot,
     id: agent.id,
     version: row.version,
-    createdAt: agent.createdAt,
+    createdAt: row.createdAt,
     updatedAt: row.createdAt,
     archivedAt: null,
   };

@@ -8,7 +8,7 @@ export type ShownMcpServer =
 /** The name of a tool server → its environment variables or headers. */
 export type McpSecrets = Record<string, Record<string, string>>;
 
-/** Parts what may be shown from what must be sealed. */
+/** Separates the values that must be encrypted from the rest. */
 export function splitMcpServers(servers: readonly McpServer[]): {
   shown: ShownMcpServer[];
   secrets: McpSecrets;

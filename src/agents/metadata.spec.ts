@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { mergeMetadata } from './metadata.js';
+import { mergeMetadata } from './agents.service.js';
 
 describe('metadata merge', () => {
   it.each([

@@ -17,21 +17,24 @@ export function generateAccessToken(): string {
   return body + checksum(body);
 }
 
-/** Could this be a token of ours? A typo or a foreign secret is told apart without asking the database. */
+/**
+ * Whether the text has the shape and checksum of our tokens. Rejects typos and foreign secrets without a database
+ * query.
+ */
 export function isWellFormedAccessToken(text: string): boolean {
   if (!SHAPE.test(text)) return false;
   const body = text.slice(0, -CHECKSUM_LENGTH);
   return checksum(body) === text.slice(-CHECKSUM_LENGTH);
 }
 
-/** Is this, or was it meant to be, a token of ours? Then it must not be shown or kept. */
+/** Whether the text is, or was meant to be, one of our tokens. Such a text must not be shown or stored. */
 export function looksLikeAccessToken(text: string): boolean {
   return text.trim().startsWith(PREFIX);
 }
 
 /**
- * What is stored of a token, and what it is looked up by. The token has 256 random bits, so a plain SHA-256 cannot be
- * reversed by guessing; and comparing hashes in an index tells nothing about the token by its timing.
+ * The hash that is stored for a token and used to look it up. The token has 256 random bits, so a plain SHA-256 cannot
+ * be reversed by guessing, and comparing hashes in an index reveals nothing about the token through its timing.
  */
 export function hashAccessToken(token: string): Buffer {
   return hash('sha256', token, 'buffer');

@@ -1,16 +1,31 @@
 import { DataSource, type EntityManager } from 'typeorm';
 import { badRequest, conflict, notFound } from '../common/errors.js';
-import { isUuid } from '../common/uuid.js';
+import { isUuid } from '../common/storable.js';
 import { generateAccessToken, hashAccessToken } from './access-token.js';
-import { AccessTokenEntity } from './entities/access-token.entity.js';
-import { UserEntity } from './entities/user.entity.js';
+import { AccessTokenEntity, UserEntity } from './entities/user.entity.js';
+
+/**
+ * Limits of one user. `null` follows the configuration, 0 is no limit; but 0 sessions means that the user may have
+ * none.
+ */
+export interface UserLimits {
+  sessionLimit: number | null;
+  sandboxesPerUser: number | null;
+  storedBytesPerUser: number | null;
+  requestsPerMinute: number | null;
+  streamsPerUser: number | null;
+  tokensPerMonth: number | null;
+  usdPerMonth: number | null;
+}
 
 /** A user as operators see it. Timestamps are ISO 8601 with microseconds. */
-export interface User {
+export interface User extends UserLimits {
   id: string;
   name: string;
-  /** `null`: the configured `SESSION_LIMIT` applies. */
-  sessionLimit: number | null;
+  /** Whether the user's tokens open the routes for operators. */
+  operator: boolean;
+  /** Bytes that the user's agents and environments take up. */
+  storedBytes: number;
   createdAt: string;
 }
 
@@ -25,7 +40,7 @@ export interface TokenRecord {
   lastUsedAt: string | null;
 }
 
-/** A token that was just made; the only time that its secret is at hand. */
+/** A new token. This is the only time that its secret is available. */
 export interface IssuedToken {
   id: string;
   token: string;
@@ -34,49 +49,75 @@ export interface IssuedToken {
   expiresAt: string | null;
 }
 
-/** The entities that {@link Accounts} needs its data source to know. */
+/** The entities that the data source of {@link Accounts} must contain. */
 export const ACCOUNT_ENTITIES = [UserEntity, AccessTokenEntity];
 
-/** Any number, the same in every version: "somebody makes the first user". */
+/** The advisory lock of creating the first user. Any number will do, but it must be the same in every version. */
 const FIRST_USER_LOCK = 4_726_001_188;
 const FIRST_USER_NAME = 'dev';
 const UNIQUE_VIOLATION = '23505';
 const MAX_NAME_LENGTH = 255;
 
-/** Users and their tokens, for operators: the command line and the first start. */
+/** Manages users and their tokens for the command line and the first start. */
 export class Accounts {
   constructor(private readonly dataSource: DataSource) {}
 
-  /** @throws Refusal when the name is taken or empty. */
-  async createUser(name: string, sessionLimit: number | null = null): Promise<User> {
-    return insertUser(this.dataSource.manager, name, sessionLimit);
+  /** @throws DomainError when the name is taken or empty. */
+  async createUser(
+    name: string,
+    sessionLimit: number | null = null,
+    operator = false,
+  ): Promise<User> {
+    return insertUser(this.dataSource.manager, name, { sessionLimit, operator });
   }
 
-  /** Oldest first. */
-  async listUsers(): Promise<User[]> {
-    return this.dataSource.manager.find(UserEntity, { order: { createdAt: 'ASC', id: 'ASC' } });
+  /**
+   * Makes a user an operator, or takes it back. Every process knows within seconds.
+   * @throws DomainError when there is no such user.
+   */
+  async setOperator(name: string, operator: boolean): Promise<User> {
+    await this.dataSource.manager.update(UserEntity, { name }, { operator });
+    return this.getUser(name);
   }
 
-  /** @throws Refusal when there is no such user. */
+  /** Oldest first. @param limit default: all. */
+  async listUsers(limit?: number): Promise<User[]> {
+    return this.dataSource.manager.find(UserEntity, {
+      order: { createdAt: 'ASC', id: 'ASC' },
+      ...(limit !== undefined && { take: limit }),
+    });
+  }
+
+  /** @throws DomainError when there is no such user. */
   async getUser(name: string): Promise<User> {
     const user = await this.dataSource.manager.findOneBy(UserEntity, { name });
     if (!user) throw notFound(`There is no user ${JSON.stringify(name)}`);
     return user;
   }
 
+  /** @throws DomainError when there is no such user any more. */
+  async getUserById(id: string): Promise<User> {
+    const user = await this.dataSource.manager.findOneBy(UserEntity, { id });
+    if (!user) throw notFound('There is no such user');
+    return user;
+  }
+
   /**
-   * Holds for the next session; those that are active stay.
-   * @param sessionLimit `null` for the configured `SESSION_LIMIT`.
-   * @throws Refusal when there is no such user.
+   * Changes limits from now on; existing resources are kept. Processes see new limits of requests and streams within
+   * seconds.
+   * @param limits the limits to change.
+   * @throws DomainError when there is no such user.
    */
-  async setSessionLimit(name: string, sessionLimit: number | null): Promise<User> {
-    await this.dataSource.manager.update(UserEntity, { name }, { sessionLimit });
+  async setLimits(name: string, limits: Partial<UserLimits>): Promise<User> {
+    if (Object.keys(limits).length > 0) {
+      await this.dataSource.manager.update(UserEntity, { name }, limits);
+    }
     return this.getUser(name);
   }
 
   /**
    * @param lifetimeSeconds `null` for a token that does not expire.
-   * @throws Refusal when there is no such user.
+   * @throws DomainError when there is no such user.
    */
   async createToken(
     userName: string,
@@ -87,8 +128,12 @@ export class Accounts {
     return insertToken(this.dataSource.manager, user, name, lifetimeSeconds);
   }
 
-  /** Newest first, expired and revoked ones too. @param userName only of this user. */
-  async listTokens(userName?: string): Promise<TokenRecord[]> {
+  /**
+   * Newest first, including expired and revoked tokens.
+   * @param userName only tokens of this user.
+   * @param limit default: all.
+   */
+  async listTokens(userName?: string, limit?: number): Promise<TokenRecord[]> {
     return this.dataSource.manager
       .createQueryBuilder(AccessTokenEntity, 'token')
       .innerJoin(UserEntity, 'owner', 'owner.id = token.userId')
@@ -102,12 +147,13 @@ export class Accounts {
       .addSelect('token.lastUsedAt', 'lastUsedAt')
       .orderBy('token.createdAt', 'DESC')
       .addOrderBy('token.id', 'DESC')
+      .limit(limit)
       .getRawMany<TokenRecord>();
   }
 
   /**
-   * Every process stops taking the token within seconds. Revoking it again changes nothing.
-   * @throws Refusal when there is no such token.
+   * Revokes a token. Every process rejects it within seconds. Revoking it again changes nothing.
+   * @throws DomainError when there is no such token.
    */
   async revokeToken(id: string): Promise<void> {
     const { affected } = isUuid(id)
@@ -121,14 +167,14 @@ export class Accounts {
   }
 
   /**
-   * Makes the user `dev` and a token of theirs when the database has no user at all. Of processes that start together
-   * only one does, and only that one gets the token.
+   * Creates the user `dev` with a token if the database has no user. When several processes start together, only one
+   * creates the user and gets the token.
    */
   async ensureFirstUser(): Promise<IssuedToken | undefined> {
     return this.dataSource.transaction(async (manager) => {
       await manager.query('SELECT pg_advisory_xact_lock($1)', [FIRST_USER_LOCK]);
       if (await manager.exists(UserEntity)) return undefined;
-      const user = await insertUser(manager, FIRST_USER_NAME, null);
+      const user = await insertUser(manager, FIRST_USER_NAME);
       return insertToken(manager, user, 'first start', null);
     });
   }
@@ -137,17 +183,17 @@ export class Accounts {
 async function insertUser(
   manager: EntityManager,
   name: string,
-  sessionLimit: number | null,
+  options: { sessionLimit?: number | null; operator?: boolean } = {},
 ): Promise<User> {
   requireName(name, 'A user needs a name');
-  const user = manager.create(UserEntity, { name, sessionLimit });
+  const user = manager.create(UserEntity, { name, ...options });
   try {
     await manager.insert(UserEntity, user);
   } catch (error) {
     if ((error as { code?: string }).code !== UNIQUE_VIOLATION) throw error;
     throw conflict(`There already is a user ${JSON.stringify(name)}`);
   }
-  return user;
+  return manager.findOneByOrFail(UserEntity, { name });
 }
 
 async function insertToken(
@@ -158,7 +204,7 @@ async function insertToken(
 ): Promise<IssuedToken> {
   const token = generateAccessToken();
   const tokenHash = hashAccessToken(token);
-  // By the database's clock, which is also the one that judges it.
+  // The database's clock, because it also decides when the token has expired.
   const expiresAt =
     lifetimeSeconds === null ? null : () => `now() + interval '1 second' * ${lifetimeSeconds}`;
   await manager.insert(AccessTokenEntity, { userId: user.id, name, tokenHash, expiresAt });

@@ -1,27 +1,29 @@
 import { Module } from '@nestjs/common';
-import { APP_GUARD } from '@nestjs/core';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { DataSource } from 'typeorm';
 import { ACCOUNT_ENTITIES, Accounts } from './accounts.js';
-import { BearerGuard } from './bearer.guard.js';
-import { LastUse } from './last-use.js';
-import { TokenVerifier } from './token-verifier.js';
-import { TokensRepository } from './tokens.repository.js';
+import { BearerAuthentication } from './bearer-authentication.service.js';
+import { ConsoleCookie } from './console-cookie.js';
+import { LastUse, TokenLookups, TokenVerifier, TokensRepository } from './token-verifier.js';
+import { RequestRate } from './request-rate.js';
 
-/** Users, access tokens, and the guard in front of every route. */
+/** Users, access tokens, and the authentication of every route. */
 @Module({
   imports: [TypeOrmModule.forFeature(ACCOUNT_ENTITIES)],
   providers: [
     TokensRepository,
+    TokenLookups,
     TokenVerifier,
     LastUse,
+    RequestRate,
     {
       provide: Accounts,
       inject: [DataSource],
       useFactory: (source: DataSource) => new Accounts(source),
     },
-    { provide: APP_GUARD, useClass: BearerGuard },
+    ConsoleCookie,
+    BearerAuthentication,
   ],
-  exports: [Accounts],
+  exports: [Accounts, ConsoleCookie, TokenVerifier],
 })
 export class AuthModule {}

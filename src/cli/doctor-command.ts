@@ -1,33 +1,32 @@
 import { styleText } from 'node:util';
 import { type Command, Option } from 'commander';
 import type { AppConfig } from '../config/app-config.js';
-import { durationArgument, runs, urlArgument, withExamples } from './command-line.js';
-import { checkDatabase } from './doctor/database-checks.js';
-import { checkDisk } from './doctor/disk-checks.js';
-import { diagnose, fail, type Finding, ok, skip, type Verdict } from './doctor/finding.js';
-import { checkSandboxes } from './doctor/isolation-check.js';
-import { checkKeys } from './doctor/keys-check.js';
-import { checkStream } from './doctor/stream-check.js';
-import { exitCodeOf, ExitCode } from './exit-codes.js';
-import { tokenOption, usageError } from './client-options.js';
 import {
-  type Operator,
-  type OperatorDatabase,
-  resolveDatabase,
-  withUnmigratedDatabase,
-} from './operator-database.js';
-import type { CommandOutput } from './output.js';
+  durationArgument,
+  runs,
+  urlArgument,
+  withExamples,
+  exitCodeOf,
+  ExitCode,
+  tokenOption,
+  usageError,
+  type CommandOutput,
+} from './command-line.js';
+import { diagnose, fail, type Finding, ok, skip, type Verdict } from './doctor/finding.js';
+import { checkStream } from './doctor/stream-check.js';
+import type { Operator } from './operator.js';
+import type { OperatorDatabase } from './operator-database.js';
 
 const PARTS = ['database', 'keys', 'sandboxes', 'disk', 'stream'] as const;
 type Part = (typeof PARTS)[number];
-/** Two heartbeats of the default, and some. */
+/** Slightly more than two default heartbeat intervals. */
 const SILENCE_SECONDS = 40;
 const NAME_WIDTH = 14;
 
-const REMARK = `Run it where the service runs, as its user and with its configuration. It changes nothing that lasts:
-sandboxes makes a sandbox and tries from inside to get at this host; stream (with --url) runs a session
-of the token's user, measures how its events arrive, and deletes it.
-Parts, for --only: ${PARTS.join(', ')}. Exit code 7 if a check has failed; warnings are 0.`;
+const REMARK = `Run it where the service runs, as its user and with its configuration. It leaves no
+changes behind: sandboxes creates a sandbox and tries to access this host from inside; stream (with --url)
+runs a session of the token's user, measures how its events arrive, and deletes it.
+Parts, for --only: ${PARTS.join(', ')}. The exit code is 7 if a check failed, and 0 if there are only warnings.`;
 
 interface DoctorOptions {
   only?: Part[];
@@ -43,13 +42,11 @@ export function addDoctorCommand(program: Command, operator: Operator): void {
     withExamples(
       program
         .command('doctor')
-        .description(
-          'look whether all that the service needs is there and works, and say what to do',
-        )
-        .addOption(new Option('--only <parts...>', 'only these parts').choices(PARTS))
+        .description('check everything that the service needs, and suggest fixes')
+        .addOption(new Option('--only <parts...>', 'run only these parts').choices(PARTS))
         .option(
           '--url <address>',
-          'also measure a stream through this address: do proxies on the way buffer, compress or cut it?',
+          'also run a stream through this address, to detect proxies that buffer, compress or cut it',
           urlArgument,
         )
         .addOption(tokenOption())
@@ -61,7 +58,7 @@ export function addDoctorCommand(program: Command, operator: Operator): void {
         )
         .option(
           '--hold <duration>',
-          'keep the stream open for so long, to find what cuts long connections',
+          'keep the stream open for this long, to find out what closes long connections',
           durationArgument,
           0,
         ),
@@ -111,7 +108,7 @@ async function examine(operator: Operator, options: DoctorOptions): Promise<Comm
   };
 }
 
-/** Everything but the stream, which needs no configuration. */
+/** All checks except for the stream, which needs no configuration. */
 async function examineHost(operator: Operator, wanted: ReadonlySet<Part>): Promise<Finding[]> {
   let config: AppConfig;
   try {
@@ -119,7 +116,9 @@ async function examineHost(operator: Operator, wanted: ReadonlySet<Part>): Promi
   } catch (error) {
     return [await diagnose('configuration', () => Promise.reject(error), 'correct the variable')];
   }
-  const findings: Finding[] = [{ check: 'configuration', ...ok('The configuration can be read') }];
+  const findings: Finding[] = [{ check: 'configuration', ...ok('The configuration is valid') }];
+  const { checkDisk } = await import('./doctor/host-checks.js');
+  const { resolveDatabase, withUnmigratedDatabase } = await import('./operator-database.js');
   if (wanted.has('disk')) findings.push(...(await checkDisk(config)));
   try {
     const address = await resolveDatabase(config);
@@ -131,7 +130,7 @@ async function examineHost(operator: Operator, wanted: ReadonlySet<Part>): Promi
   } catch (error) {
     const advice =
       exitCodeOf(error) === ExitCode.unreachable
-        ? 'is the server up, and does DATABASE_URL (or DATA_DIR, for a service with a PostgreSQL of its own) lead to it?'
+        ? 'check that the server runs and that DATABASE_URL (or DATA_DIR, if the service runs its own PostgreSQL) points to it'
         : 'see the message';
     findings.push(await diagnose('database', () => Promise.reject(error), advice));
     if (wanted.has('keys')) findings.push({ check: 'keys', ...skip('needs the database') });
@@ -144,6 +143,8 @@ async function examineWith(
   database: OperatorDatabase,
   wanted: ReadonlySet<Part>,
 ): Promise<Finding[]> {
+  const { checkDatabase } = await import('./doctor/database-checks.js');
+  const { checkKeys } = await import('./doctor/host-checks.js');
   const findings = await checkDatabase(database);
   const migrated = findings.some(
     ({ check, verdict }) => check === 'migrations' && verdict !== 'fail',
@@ -166,6 +167,7 @@ async function examineWith(
 
 async function sandboxes(config: AppConfig, database?: OperatorDatabase): Promise<Finding[]> {
   try {
+    const { checkSandboxes } = await import('./doctor/isolation-check.js');
     return await checkSandboxes(config, database?.sql);
   } catch (error) {
     return [

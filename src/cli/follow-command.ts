@@ -1,23 +1,69 @@
+import { notFound, DomainError } from '../common/errors.js';
+import {
+  tokenOption,
+  usageError,
+  cursorArgument,
+  urlArgument,
+  withExamples,
+  ExitCode,
+} from './command-line.js';
+import type { Operator } from './operator.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  cursorAfter,
+  isTerminal,
+  readItems,
+  type SessionStreamEvent,
+  EventPrinter,
+} from './event-printer.js';
 import { once } from 'node:events';
 import { styleText } from 'node:util';
 import type { Command } from 'commander';
-import { isUuid } from '../common/uuid.js';
-import { notFound } from '../common/errors.js';
-import { tokenOption, usageError } from './client-options.js';
-import { cursorArgument, urlArgument, withExamples } from './command-line.js';
-import { ExitCode } from './exit-codes.js';
-import { EventPrinter } from './follow/event-printer.js';
-import { follow } from './follow/follow.js';
-import type { SessionStreamEvent } from './follow/read-events.js';
-import { databaseSource, serviceSource, type StreamSource } from './follow/stream-source.js';
-import { type Operator, withDatabase } from './operator-database.js';
-import { operationsOn } from './operations-on.js';
+import { serviceSource, type StreamSource } from './stream-source.js';
+import { isUuid } from '../common/storable.js';
+
+const RETRY_MS = [100, 500, 1_000, 2_000, 5_000];
+
+/**
+ * Yields a session's events up to the end of its turn. If the connection breaks, it reconnects and resumes after the
+ * last event. It also keeps waiting after a `stale` event.
+ * @param onBroken called with the reason each time the connection breaks
+ * @throws the error of the first connection; later only errors that reconnecting cannot fix
+ */
+export async function* follow(
+  source: StreamSource,
+  from: number,
+  onBroken: (reason: string) => void,
+): AsyncGenerator<SessionStreamEvent> {
+  let cursor = from;
+  let connected = false;
+  for (let attempt = 0; ; attempt += 1) {
+    let reason = 'the stream ended early';
+    try {
+      for await (const item of readItems(source.open(cursor))) {
+        if (item === 'heartbeat') continue;
+        attempt = 0;
+        if (item.type === 'start' && connected) continue;
+        connected = true;
+        cursor = cursorAfter(item) ?? cursor;
+        yield item;
+        if (item.type === 'stale') reason = '';
+        else if (isTerminal(item)) return;
+      }
+    } catch (error) {
+      if (!connected || error instanceof DomainError) throw error;
+      reason = error instanceof Error ? error.message : String(error);
+    }
+    if (reason !== '') onBroken(reason);
+    await delay(RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)]);
+  }
+}
 
 const EXAMPLE_ID = '0d2f6c1e-6a3b-4f0e-9c55-2f1f7c1b7a10';
-const REMARK = `Goes on by itself after a disconnect, and waits through silences. Ends with the turn that is the latest:
-exit code 0 if its runtime exited with 0, else 7. Colours follow NO_COLOR and FORCE_COLOR.
-Reads the database, so that sessions of all users can be followed; with --url it is a client of the
-service like any other, and the session must belong to the token's user.`;
+const REMARK = `Reconnects by itself and waits as long as the session is silent. Ends with the latest turn: the exit code
+is 0 if its runtime exited with 0, else 7. Colours follow NO_COLOR and FORCE_COLOR.
+Reads the database, so that sessions of all users can be followed; with --url it reads the
+stream over HTTP, and the session must belong to the token's user.`;
 
 interface FollowOptions {
   since: number;
@@ -31,8 +77,8 @@ export function addFollowCommand(sessions: Command, operator: Operator): void {
   withExamples(
     sessions
       .command('follow <id>')
-      .description("watch a session's stages and output live")
-      .option('--since <id>', 'only what comes after the event with this id', cursorArgument, 0)
+      .description("follow a session's stages and output live")
+      .option('--since <id>', 'only events after the one with this id', cursorArgument, 0)
       .option('--url <address>', 'read the stream of the service at this address', urlArgument)
       .addOption(tokenOption())
       .option('--json', 'print one JSON object for each event'),
@@ -50,8 +96,11 @@ export function addFollowCommand(sessions: Command, operator: Operator): void {
       process.exitCode = await print(serviceSource({ url, token, sessionId: id }), options);
       return;
     }
-    await withDatabase(operator.readConfig(), async (database) => {
-      const { user_id: userId } = await operationsOn(database.sql).find(id);
+    const config = operator.readConfig();
+    const { withDatabase } = await import('./operator-database.js');
+    const { databaseSource } = await import('./database-stream.js');
+    await withDatabase(config, async (database) => {
+      const { user_id: userId } = await database.sessions.find(id);
       const source = databaseSource(database, { id, userId });
       process.exitCode = await print(source, options);
     });
@@ -74,7 +123,7 @@ async function print(source: StreamSource, { since, json }: FollowOptions): Prom
     for await (const event of follow(source, since, onBroken)) {
       say(event);
       last = event;
-      // Who reads slowly is not read ahead of.
+      // Do not read ahead of a slow terminal.
       if (process.stdout.writableNeedDrain) await once(process.stdout, 'drain');
     }
     return last?.type === 'exit' && last.code === 0 ? ExitCode.done : ExitCode.unsound;

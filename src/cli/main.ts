@@ -2,7 +2,7 @@
 import 'reflect-metadata';
 import { loadConfig } from '../config/app-config.js';
 import { runProgram } from './command-line.js';
-import { operatorName } from './operator-name.js';
+import { operatorName } from './operator.js';
 import { buildProgram } from './program.js';
 
 const program = buildProgram({

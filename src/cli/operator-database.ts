@@ -1,82 +1,83 @@
-import type { Command, OptionValues } from 'commander';
+import { EventEmitter2 } from '@nestjs/event-emitter';
+import { DatabaseUrl, dataSourceOptions } from '../database/data-source.js';
+import { Notifications } from '../database/notifications.js';
+import { Sql } from '../database/sql.js';
+import { Notifier } from '../event-log/log-notifications.js';
+import { SessionOperations } from '../sessions/session-operations.js';
+import type { Command } from 'commander';
 import { DataSource } from 'typeorm';
-import { OperatorActions } from '../audit/operator-actions.repository.js';
+import { OperatorActions } from '../audit/operator-audit.service.js';
 import { looksLikeAccessToken } from '../auth/access-token.js';
-import { ACCOUNT_ENTITIES } from '../auth/accounts.js';
+import { ACCOUNT_ENTITIES, Accounts } from '../auth/accounts.js';
 import type { AppConfig } from '../config/app-config.js';
-import { dataSourceOptions } from '../database/data-source.js';
 import { findEmbeddedPostgres } from '../database/embedded/embedded-postgres.js';
 import { migrate } from '../database/migrate.js';
-import { Sql } from '../database/sql.js';
-import { runs } from './command-line.js';
-import { resultOf, Unreachable } from './exit-codes.js';
-import type { CommandOutput } from './output.js';
+import { resultOf, Unreachable, type CommandOutput } from './command-line.js';
 
-/** Who calls, and with which configuration; read when a command needs it, so that `--help` works with a bad one, too. */
-export interface Operator {
-  readonly name: string;
-  readConfig(): AppConfig;
-}
+/** How keys of model providers begin. */
+const PROVIDER_KEY = /^(sk-|AIza)/;
 
-/** What a command works with. */
+/** What commands work with. */
 export interface OperatorDatabase {
   readonly config: AppConfig;
   readonly url: string;
-  readonly dataSource: DataSource;
   readonly sql: Sql;
-}
-
-type DatabaseWork<Output> = (
-  database: OperatorDatabase,
-  options: OptionValues,
-  ...args: string[]
-) => Promise<Output>;
-
-/** Ends the definition of a command that only looks into the database. */
-export function reads(
-  command: Command,
-  operator: Operator,
-  work: DatabaseWork<CommandOutput>,
-): void {
-  runs(command, (options, ...args) =>
-    withDatabase(operator.readConfig(), (database) => work(database, options, ...args)),
-  );
+  readonly accounts: Accounts;
+  readonly sessions: SessionOperations;
 }
 
 /**
- * Ends the definition of a command that changes something: done or refused, it leaves a line in the audit log. What it
- * was about is its first argument, unless its output says it.
+ * The operations on sessions for operators. Their notifier is not started, because the command line sends notifications
+ * but does not receive any.
  */
-export function changes(
+function operationsOn(sql: Sql): SessionOperations {
+  const silent = new Notifications(new DatabaseUrl(''));
+  return new SessionOperations(sql, new Notifier(new EventEmitter2(), silent));
+}
+
+/** The command's name with those of its groups, such as `user key set`. */
+function nameOf(command: Command): string {
+  const { parent } = command;
+  return parent?.parent ? `${nameOf(parent)} ${command.name()}` : command.name();
+}
+
+function looksLikeSecret(text: string): boolean {
+  return looksLikeAccessToken(text) || PROVIDER_KEY.test(text);
+}
+
+/** Runs a command's work on the database and records it in the audit log, whether it succeeds or fails. */
+export async function audited<Output extends CommandOutput & { object?: string }>(
   command: Command,
-  operator: Operator,
-  work: DatabaseWork<CommandOutput & { object?: string }>,
-): void {
-  runs(command, (options, ...args) =>
-    withDatabase(operator.readConfig(), async (database) => {
-      const record = (object: string | undefined, result: string) =>
-        new OperatorActions(database.sql).record({
-          operator: operator.name,
-          action: [command.parent?.name(), command.name()].join(' '),
-          // Whoever gives a token where its id belongs has made a mistake, and the log keeps what it is told.
-          object: object === undefined || looksLikeAccessToken(object) ? null : object,
-          result,
-        });
-      try {
-        const output = await work(database, options, ...args);
-        await record(output.object ?? args[0], 'done');
-        return output;
-      } catch (error) {
-        // Of the two failures, the command's own is the one to tell.
-        await record(args[0], resultOf(error)).catch(() => undefined);
-        throw error;
-      }
-    }),
-  );
+  operator: { readonly name: string },
+  { sql }: OperatorDatabase,
+  subject: string | undefined,
+  work: () => Promise<Output>,
+): Promise<Output> {
+  const record = (object: string | undefined, result: string) =>
+    new OperatorActions(sql).record({
+      operator: operator.name,
+      action: nameOf(command),
+      // An operator may pass a token instead of its id, or a key instead of a name; the log must not keep it.
+      object: object === undefined || looksLikeSecret(object) ? null : object,
+      result,
+    });
+  let output: Output;
+  try {
+    output = await work();
+  } catch (error) {
+    // If recording fails, too, report the command's own error.
+    await record(subject, resultOf(error)).catch(() => undefined);
+    throw error;
+  }
+  // Prints the output even if the audit entry fails: it may hold a token that is shown only once.
+  await record(output.object ?? subject, 'done').catch((error: unknown) => {
+    process.stderr.write(`warning: this command is missing in the audit log: ${String(error)}\n`);
+  });
+  return output;
 }
 
 /**
- * Where the database is: `DATABASE_URL`, or the PostgreSQL of the service that runs on the data folder.
+ * Finds the database: `DATABASE_URL`, or the PostgreSQL of the service that runs on the data folder.
  * @throws Unreachable when there is neither.
  */
 export async function resolveDatabase(config: AppConfig): Promise<string> {
@@ -98,7 +99,7 @@ export async function withDatabase<T>(
   return withUnmigratedDatabase(config, url, work);
 }
 
-/** The same for who must not change anything. */
+/** Like {@link withDatabase}, but does not migrate, for commands that must not change anything. */
 export async function withUnmigratedDatabase<T>(
   config: AppConfig,
   url: string,
@@ -110,7 +111,9 @@ export async function withUnmigratedDatabase<T>(
   });
   await dataSource.initialize();
   try {
-    return await work({ config, url, dataSource, sql: new Sql(dataSource) });
+    const sql = new Sql(dataSource);
+    const accounts = new Accounts(dataSource);
+    return await work({ config, url, sql, accounts, sessions: operationsOn(sql) });
   } finally {
     await dataSource.destroy();
   }

@@ -55,8 +55,16 @@ describe('help', () => {
 
   it('is there for every command that operators rely on', () => {
     expect(names.sort()).toEqual([
+      'changes',
       'doctor',
+      'files get',
+      'files list',
+      'files put',
+      'installation adopt',
+      'installation renew',
+      'installation show',
       'logs purge',
+      'sandboxes list',
       'sandboxes reap',
       'secrets reencrypt',
       'sessions follow',
@@ -66,9 +74,14 @@ describe('help', () => {
       'token create',
       'token list',
       'token revoke',
+      'usage',
       'user create',
+      'user key list',
+      'user key remove',
+      'user key set',
       'user limit',
       'user list',
+      'user operator',
     ]);
   });
 
@@ -102,11 +115,14 @@ it.each([
   ['a limit below zero', ['user', 'create', 'x', '--session-limit', '-1']],
   ['a limit that is none', ['user', 'limit', 'a', 'many']],
   ['an unknown state', ['sessions', 'list', '--status', 'nonsense']],
+  ['a key as an argument', ['user', 'key', 'set', 'a', 'openai', 'sk-planted']],
   ['an unknown command', ['frobnicate']],
   ['an unknown option', ['user', 'list', '--frob']],
   ['an argument too many', ['user', 'list', 'x']],
   ['an event that is none', ['sessions', 'follow', 'x', '--since', '-1']],
   ['an address that is none', ['doctor', '--url', 'example']],
+  ['a turn that is none', ['changes', 'x', '--turn', 'last']],
+  ['an unknown archive', ['files', 'get', 'x', 'y', '--archive', 'rar']],
   ['an unknown part', ['doctor', '--only', 'everything']],
 ])('refuses %s in one line', async (_name, args) => {
   const [error, said] = await errorOf(args);

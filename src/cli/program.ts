@@ -1,11 +1,14 @@
 import type { Command } from 'commander';
+import { addChangesCommand } from './changes-command.js';
 import { createProgram } from './command-line.js';
 import { addDoctorCommand } from './doctor-command.js';
-import { addLogCommands } from './log-commands.js';
-import type { Operator } from './operator-database.js';
+import { addFileCommands } from './files-commands.js';
+import { addInstallationCommands } from './installation-commands.js';
+import { addLogCommands, addSecretsCommands } from './secrets-commands.js';
+import type { Operator } from './operator.js';
 import { addSandboxCommands } from './sandbox-commands.js';
-import { addSecretsCommands } from './secrets-commands.js';
 import { addSessionCommands } from './session-commands.js';
+import { addUsageCommand } from './usage-command.js';
 import { addTokenCommands } from './token-commands.js';
 import { addUserCommands } from './user-commands.js';
 
@@ -13,9 +16,13 @@ const COMMANDS = [
   addUserCommands,
   addTokenCommands,
   addSessionCommands,
+  addFileCommands,
+  addChangesCommand,
+  addUsageCommand,
   addSandboxCommands,
   addLogCommands,
   addSecretsCommands,
+  addInstallationCommands,
   addDoctorCommand,
 ];
 

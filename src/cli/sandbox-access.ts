@@ -2,38 +2,39 @@ import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import type { AppConfig } from '../config/app-config.js';
 import { ConfigModule } from '../config/config.module.js';
+import {
+  findInstallation,
+  InstallationMismatch,
+  mismatchOf,
+  readDataFolder,
+} from '../database/installation.js';
 import { Sql } from '../database/sql.js';
-import type { SandboxPlace } from '../runner/sandboxes.repository.js';
-import type { SandboxDriver } from '../sandboxes/sandbox-driver.js';
+import type { SandboxDriver } from '../sandboxes/driver/sandbox-driver.js';
+import type { SandboxAccess } from '../sandboxes/lifecycle/sandbox-operations.js';
 import { SANDBOX_DRIVER, SandboxHost } from '../sandboxes/sandbox-host.js';
 import { SandboxesModule } from '../sandboxes/sandboxes.module.js';
-import { Unreachable } from './exit-codes.js';
+import { Unreachable } from './command-line.js';
 
-/** The configured driver, and where its sandboxes are. */
-export interface SandboxAccess {
-  driver: SandboxDriver;
-  place: SandboxPlace;
-}
-
-/** The part of the service that makes sandboxes, without the rest. */
+/** The service's sandbox module without the rest of the application. */
 @Module({})
 class SandboxesAlone {}
 
-/** A driver that wants the database finds out that it is not there. */
+/** Rejects every query of a driver that needs a database. */
 const NO_DATABASE: Pick<Sql, 'query' | 'transaction'> = {
   query: () => Promise.reject(new Unreachable('needs the database')),
   transaction: () => Promise.reject(new Unreachable('needs the database')),
 };
 
 /**
- * Runs `work` with the configured driver, as a service on this host would have it.
- * @param sql what a driver keeps in the database is read from there; `undefined` where there is none at hand.
+ * Runs `work` with the driver that a service on this host uses.
+ * @param sql the database that the driver may read; `undefined` if none is available
  */
 export async function withSandboxes<T>(
   config: AppConfig,
   sql: Sql | undefined,
   work: (access: SandboxAccess) => Promise<T>,
 ): Promise<T> {
+  if (sql !== undefined) await requireSameInstallation(sql, config.dataDir);
   const context = await NestFactory.createApplicationContext(
     {
       module: SandboxesAlone,
@@ -51,7 +52,14 @@ export async function withSandboxes<T>(
       place: { driver: driver.name, host: context.get(SandboxHost).name },
     });
   } finally {
-    await driver.close();
     await context.close();
   }
+}
+
+/** Throws if the driver's sandboxes belong to another database. */
+async function requireSameInstallation(sql: Sql, dataDir: string): Promise<void> {
+  const record = await findInstallation(sql);
+  if (record === undefined) return;
+  const problem = await mismatchOf(sql, record, await readDataFolder(dataDir), dataDir);
+  if (problem !== undefined) throw new InstallationMismatch(problem);
 }

@@ -1,63 +1,93 @@
-import { randomUUID } from 'node:crypto';
-import type { Command } from 'commander';
-import { SandboxSweep } from '../runner/sandbox-sweep.js';
-import { type OnRecord, SandboxesRepository } from '../runner/sandboxes.repository.js';
-import { durationArgument, firstLine, group, withExamples } from './command-line.js';
-import { ExitCode } from './exit-codes.js';
-import { changes, type Operator, type OperatorDatabase } from './operator-database.js';
-import { table } from './output.js';
-import { type SandboxAccess, withSandboxes } from './sandbox-access.js';
+import { SANDBOX_STATES, type SandboxState } from '../sandboxes/lifecycle/sandbox-states.js';
+import {
+  countArgument,
+  durationArgument,
+  firstLine,
+  group,
+  withExamples,
+  ExitCode,
+  table,
+} from './command-line.js';
+import { type Command, Option } from 'commander';
+import { changes, type Operator, reads } from './operator.js';
 
-/** For how long the service's own reapers leave alone what this one has taken. */
-const TAKEN_SECONDS = 60;
-const LIST_LIMIT_MS = 60_000;
-const REMARK = `The service does so by itself, every two seconds and once a minute; this is for a host whose service does
-not run, for seeing what it would do, and for making room. Run it where the sandboxes are, as the user
-and with the configuration of the service. Sandboxes of sessions that run are never touched.`;
+const DEFAULT_LIMIT = 100;
+const REMARK = `The service does this itself every few seconds. Use the command on a host whose service does not run, to
+see what the service would do, or to free space. Run it where the sandboxes are, as the user and with
+the configuration of the service. Sandboxes of running sessions are never touched.`;
 
 interface ReapOptions {
   dryRun?: boolean;
   idle?: number;
 }
 
-/** Why a sandbox is to go. */
-type Reason = 'given up' | 'idle' | 'without a session' | 'gone, on record';
-
-interface Found extends OnRecord {
-  reason: Reason;
+interface ListOptions {
+  state?: SandboxState;
+  limit?: number;
 }
 
-interface Reaped extends Found {
-  result: string;
-}
-
-/** `sandboxes reap`. */
+/** `sandboxes list`, `sandboxes reap`. */
 export function addSandboxCommands(program: Command, operator: Operator): void {
-  const sandboxes = group(program, 'sandboxes', 'sandboxes of the configured driver on this host');
+  const sandboxes = group(program, 'sandboxes', 'sandboxes and their states');
+
+  reads(
+    withExamples(
+      sandboxes
+        .command('list')
+        .description('list the sandboxes on record, of all hosts, newest first')
+        .addOption(
+          new Option('--state <state>', 'only sandboxes in this state').choices(SANDBOX_STATES),
+        )
+        .option('--limit <n>', 'the maximum number of sandboxes', countArgument, DEFAULT_LIMIT),
+      ['sandboxes list', 'sandboxes list --state deleting', 'sandboxes list --json'],
+    ),
+    operator,
+    async ({ sql }, { state, limit = DEFAULT_LIMIT }: ListOptions) => {
+      const { listSandboxes } = await import('../sandboxes/lifecycle/sandbox-operations.js');
+      const listed = await listSandboxes(sql, state, limit);
+      return {
+        json: { sandboxes: listed },
+        text: table(
+          ['SANDBOX', 'STATE', 'SINCE', 'SESSION', 'USER', 'DRIVER', 'HOST'],
+          listed.map((each) => [
+            each.id,
+            each.state,
+            each.since,
+            each.session,
+            each.user,
+            each.driver,
+            each.host,
+          ]),
+        ),
+      };
+    },
+  );
 
   changes(
     withExamples(
       sandboxes
         .command('reap')
-        .description('destroy the sandboxes that no session needs any more')
-        .option('--dry-run', 'only say which')
+        .description('destroy sandboxes on this host that no session needs any more')
+        .option('--dry-run', 'only list them')
         .option(
           '--idle <duration>',
-          'also those of completed sessions that have not been prompted for so long, instead of SANDBOX_IDLE_TTL; such a session cannot be continued',
+          'also destroy sandboxes of completed sessions without a prompt for this long, overriding SANDBOX_IDLE_TTL; these sessions cannot be continued',
           durationArgument,
         ),
       ['sandboxes reap --dry-run', 'sandboxes reap --idle 1h', 'sandboxes reap --json'],
       REMARK,
     ),
     operator,
-    async (database, { dryRun = false, idle }: ReapOptions) =>
-      withSandboxes(database.config, database.sql, async (access) => {
+    async (database, { dryRun = false, idle }: ReapOptions) => {
+      const { withSandboxes } = await import('./sandbox-access.js');
+      const { SandboxOperations } = await import('../sandboxes/lifecycle/sandbox-operations.js');
+      return withSandboxes(database.config, database.sql, async (access) => {
         const seconds = idle ?? database.config.sandbox.idleTtlSeconds;
-        const reaper = new Reaper(database, access);
-        const found = await reaper.find(seconds);
+        const operations = new SandboxOperations(database.sql, access);
+        const found = await operations.find(seconds);
         const reaped = dryRun
           ? found.map((each) => ({ ...each, result: 'would be destroyed' }))
-          : await reaper.destroy(found);
+          : await operations.destroy(found, firstLine);
         const failed = reaped.filter(({ result }) => result.startsWith('failed')).length;
         return {
           object: dryRun ? 'dry run' : `${reaped.length - failed} sandboxes`,
@@ -78,71 +108,7 @@ export function addSandboxCommands(program: Command, operator: Operator): void {
                 ),
           exitCode: failed === 0 ? ExitCode.done : ExitCode.failed,
         };
-      }),
+      });
+    },
   );
-}
-
-class Reaper {
-  private readonly name = randomUUID();
-  private readonly repository: SandboxesRepository;
-  private readonly sweep: SandboxSweep;
-
-  constructor(
-    { sql }: OperatorDatabase,
-    private readonly access: SandboxAccess,
-  ) {
-    this.repository = new SandboxesRepository(sql);
-    this.sweep = new SandboxSweep(this.repository, access.driver, access.place);
-  }
-
-  async find(idleSeconds: number): Promise<Found[]> {
-    const { place } = this.access;
-    const strays = await this.sweep.compare(AbortSignal.timeout(LIST_LIMIT_MS));
-    const found = new Map<string, Found>();
-    const note = (sandboxes: readonly OnRecord[], reason: Reason) => {
-      for (const each of sandboxes) {
-        if (!found.has(each.sandboxId)) found.set(each.sandboxId, { ...each, reason });
-      }
-    };
-    note(await this.repository.doomed(place), 'given up');
-    note(
-      strays.withoutRecord.map((id) => ({ sandboxId: id, sessionId: id })),
-      'without a session',
-    );
-    note(strays.withoutSandbox, 'gone, on record');
-    note(await this.repository.idle(place, idleSeconds), 'idle');
-    return [...found.values()];
-  }
-
-  /** What a session has taken up again meanwhile stays; what the service destroys at this moment is left to it. */
-  async destroy(found: readonly Found[]): Promise<Reaped[]> {
-    const { place } = this.access;
-    const resting = found.filter(({ reason }) => reason === 'idle' || reason === 'gone, on record');
-    await this.repository.doomResting(resting.map(({ sandboxId }) => sandboxId));
-    const reaped = new Map<string, string>();
-    const destroy = async (each: OnRecord): Promise<void> => {
-      reaped.set(each.sandboxId, await this.destroyOne(each));
-    };
-    for (const each of found) if (each.reason === 'without a session') await destroy(each);
-    try {
-      for (;;) {
-        const taken = await this.repository.takeDoomed(place, this.name, TAKEN_SECONDS);
-        const fresh = taken.filter(({ sandboxId }) => !reaped.has(sandboxId));
-        if (fresh.length === 0) break;
-        for (const each of fresh) await destroy(each);
-      }
-    } finally {
-      await this.repository.release(this.name);
-    }
-    return found.map((each) => ({ ...each, result: reaped.get(each.sandboxId) ?? 'left alone' }));
-  }
-
-  private async destroyOne(sandbox: OnRecord): Promise<string> {
-    try {
-      await this.sweep.destroy(sandbox);
-      return 'destroyed';
-    } catch (error) {
-      return `failed: ${firstLine(error)}`;
-    }
-  }
 }

@@ -1,11 +1,17 @@
 import { type Command, Option } from 'commander';
 import type { SessionDetails, TurnDetails } from '../sessions/session-operations.js';
 import { SESSION_STATUSES, type SessionStatus } from '../sessions/session-transitions.js';
-import { countArgument, durationArgument, group, withExamples } from './command-line.js';
+import {
+  countArgument,
+  durationArgument,
+  group,
+  withExamples,
+  duration,
+  fields,
+  table,
+} from './command-line.js';
 import { addFollowCommand } from './follow-command.js';
-import { changes, type Operator, reads } from './operator-database.js';
-import { operationsOn } from './operations-on.js';
-import { duration, fields, table } from './output.js';
+import { changes, type Operator, reads } from './operator.js';
 
 const DEFAULT_LIMIT = 100;
 const MAX_ERROR = 80;
@@ -35,8 +41,7 @@ export function addSessionCommands(program: Command, operator: Operator): void {
       [`sessions show ${EXAMPLE_ID}`, `sessions show ${EXAMPLE_ID} --json`],
     ),
     operator,
-    async ({ sql }, _options, id = '') => {
-      const operations = operationsOn(sql);
+    async ({ sessions: operations }, _options, id = '') => {
       const session = await operations.find(id);
       const turns = await operations.turns(id);
       return { json: { ...session, turns }, text: `${described(session)}\n\n${turnTable(turns)}` };
@@ -51,8 +56,8 @@ export function addSessionCommands(program: Command, operator: Operator): void {
       [`sessions terminate ${EXAMPLE_ID}`],
     ),
     operator,
-    async ({ sql }, _options, id = '') => {
-      await operationsOn(sql).terminate(id);
+    async ({ sessions: operations }, _options, id = '') => {
+      await operations.terminate(id);
       return { json: { id, status: 'terminated' }, text: `Terminated session ${id}` };
     },
   );
@@ -63,13 +68,19 @@ function addList(sessions: Command, operator: Operator): void {
     withExamples(
       sessions
         .command('list')
-        .description('list sessions, newest first; filters add up')
-        .option('--user <name>', 'only of this user')
-        .addOption(new Option('--status <status>', 'only in this state').choices(SESSION_STATUSES))
-        .option('--provider <name>', 'only of this provider')
-        .option('--agent <id>', 'only of this agent')
-        .option('--newer-than <duration>', 'only created in the last 2h, 7d, …', durationArgument)
-        .option('--limit <n>', 'at most so many', countArgument, DEFAULT_LIMIT),
+        .description('list sessions, newest first; filters can be combined')
+        .option('--user <name>', 'only sessions of this user')
+        .addOption(
+          new Option('--status <status>', 'only sessions in this state').choices(SESSION_STATUSES),
+        )
+        .option('--provider <name>', 'only sessions of this provider')
+        .option('--agent <id>', 'only sessions of this agent')
+        .option(
+          '--newer-than <duration>',
+          'only sessions created in the last 2h, 7d, …',
+          durationArgument,
+        )
+        .option('--limit <n>', 'the maximum number of sessions', countArgument, DEFAULT_LIMIT),
       [
         'sessions list --status running',
         'sessions list --user alice --newer-than 24h',
@@ -77,8 +88,8 @@ function addList(sessions: Command, operator: Operator): void {
       ],
     ),
     operator,
-    async ({ sql }, { agent, limit = DEFAULT_LIMIT, ...filter }: ListOptions) => {
-      const records = await operationsOn(sql).list({ ...filter, agentId: agent, limit });
+    async ({ sessions: operations }, { agent, limit = DEFAULT_LIMIT, ...filter }: ListOptions) => {
+      const records = await operations.list({ ...filter, agentId: agent, limit });
       return {
         json: { sessions: records },
         text: table(
@@ -116,8 +127,8 @@ function described(session: SessionDetails): string {
     ['updated', session.updated],
     ['sandbox', sandbox],
     ['  adopted', session.sandbox_adopted],
-    ['  idle since', session.sandbox_idle_since],
-    ['  given up', session.sandbox_given_up],
+    ['  state', session.sandbox_state],
+    ['  since', session.sandbox_state_since],
   ]);
 }
 

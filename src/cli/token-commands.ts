@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
-import { Accounts, type TokenRecord } from '../auth/accounts.js';
-import { durationArgument, group, withExamples } from './command-line.js';
-import { changes, type Operator, reads } from './operator-database.js';
-import { table } from './output.js';
+import type { TokenRecord } from '../auth/accounts.js';
+import { durationArgument, group, table, withExamples } from './command-line.js';
+import { changes, type Operator, reads } from './operator.js';
 
 /** `token create`, `token list`, `token revoke`. */
 export function addTokenCommands(program: Command, operator: Operator): void {
@@ -14,16 +13,15 @@ export function addTokenCommands(program: Command, operator: Operator): void {
       tokens
         .command('list')
         .description('list tokens, newest first, without their secrets')
-        .option('--user <name>', 'only of this user'),
+        .option('--user <name>', 'only tokens of this user'),
       ['token list', 'token list --user alice', 'token list --json'],
     ),
     operator,
-    async ({ dataSource }, { user }: { user?: string }) => {
-      const accounts = new Accounts(dataSource);
+    async ({ accounts }, { user }: { user?: string }) => {
       if (user !== undefined) await accounts.getUser(user);
       const all = await accounts.listTokens(user);
       return {
-        json: { data: all.map((token) => shown(token)) },
+        json: { data: all.map((token) => shownToken(token)) },
         text: table(
           ['ID', 'USER', 'NAME', 'CREATED', 'LAST USED', 'EXPIRES', 'REVOKED'],
           all.map((token) => [
@@ -44,13 +42,13 @@ export function addTokenCommands(program: Command, operator: Operator): void {
     withExamples(
       tokens
         .command('revoke')
-        .description('revoke a token: every process refuses it within 5 seconds')
+        .description('revoke a token: every process rejects it within 5 seconds')
         .argument('<id>', "the token's id, not the token"),
       ['token revoke 4f9b8a64-5a0c-4f5e-9d2b-0d6c4e1b7a55'],
     ),
     operator,
-    async ({ dataSource }, _options, id = '') => {
-      await new Accounts(dataSource).revokeToken(id);
+    async ({ accounts }, _options, id = '') => {
+      await accounts.revokeToken(id);
       return { json: { id, revoked: true }, text: `Revoked token ${id}` };
     },
   );
@@ -61,12 +59,12 @@ function addCreate(tokens: Command, operator: Operator): void {
     withExamples(
       tokens
         .command('create')
-        .description('create a token and print it: this once, only its hash is kept')
-        .requiredOption('--user <name>', 'whose token it is')
+        .description('create a token and print it once; only its hash is stored')
+        .requiredOption('--user <name>', 'the owner of the token')
         .option('--name <name>', 'what it is for')
         .option(
           '--expires <duration>',
-          'how long it is valid, such as 90d; without, for ever',
+          'how long it is valid, such as 90d; default: forever',
           durationArgument,
         ),
       [
@@ -75,9 +73,9 @@ function addCreate(tokens: Command, operator: Operator): void {
       ],
     ),
     operator,
-    async ({ dataSource }, options: { user?: string; name?: string; expires?: number }) => {
+    async ({ accounts }, options: { user?: string; name?: string; expires?: number }) => {
       const { user = '', name = '', expires = null } = options;
-      const issued = await new Accounts(dataSource).createToken(user, name, expires);
+      const issued = await accounts.createToken(user, name, expires);
       const validity =
         issued.expiresAt === null ? 'without an expiry' : `valid until ${issued.expiresAt}`;
       return {
@@ -95,7 +93,7 @@ function addCreate(tokens: Command, operator: Operator): void {
   );
 }
 
-function shown(token: TokenRecord) {
+function shownToken(token: TokenRecord) {
   return {
     id: token.id,
     user: token.userName,

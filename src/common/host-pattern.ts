@@ -8,21 +8,23 @@ export interface HostPattern {
   name: string;
 }
 
-/** Says in one sentence, fit for a client, why a text is no host pattern. */
+/** Says in one sentence why a text is no host pattern. The message is for clients. */
 export class HostPatternError extends Error {
   override readonly name = 'HostPatternError';
 }
 
 const LABEL = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/;
-/** What the WHATWG host parser, inet_aton and getaddrinfo take for the end of an IPv4 address, as in `127.1` and `0x7f.1`. */
+/**
+ * A last label that makes the WHATWG host parser, inet_aton and getaddrinfo parse an IPv4 address: `127.1`, `0x7f.1`.
+ */
 const NUMERIC_LABEL = /^(\d+|0x[0-9a-f]*)$/;
 
 /**
- * Brings a host name to the one form in which names are compared: lower-case ASCII (IDN as punycode), no trailing dot.
- * @returns `undefined` for what is no host name: IP literals in any notation, empty, over-long or illegal labels.
+ * Normalizes a host name for comparison: lower-case ASCII (IDN as punycode), no trailing dot.
+ * @returns `undefined` if it is no host name: an IP literal in any notation, or an empty, over-long or illegal label.
  */
 export function normalizeHostName(text: string): string | undefined {
-  // ASCII skips the IDN step: it would turn `0x7f.1` into an address and percent-decode.
+  // ASCII names skip domainToASCII, which would turn `0x7f.1` into an address and decode percent-encoding.
   const ascii = /^[\x21-\x7e]*$/.test(text) ? text.toLowerCase() : domainToASCII(text);
   const name = ascii.endsWith('.') ? ascii.slice(0, -1) : ascii;
   if (name.length === 0 || name.length > 253 || isIP(name) !== 0) return undefined;
@@ -62,7 +64,7 @@ export function parseHostPattern(text: string): HostPattern {
   return { kind: subdomains ? 'subdomains' : 'exact', name };
 }
 
-/** The text that {@link parseHostPattern} reads back to the same pattern. */
+/** The inverse of {@link parseHostPattern}. */
 export function formatHostPattern(pattern: HostPattern): string {
   return pattern.kind === 'subdomains' ? `*.${pattern.name}` : pattern.name;
 }
@@ -74,4 +76,27 @@ export function hostMatches(patterns: readonly HostPattern[], host: string): boo
   return patterns.some((pattern) =>
     pattern.kind === 'exact' ? name === pattern.name : name.endsWith(`.${pattern.name}`),
   );
+}
+
+/** Is there a name that matches both patterns? */
+export function patternsOverlap(a: HostPattern, b: HostPattern): boolean {
+  if (a.kind === 'exact') return hostMatches([b], a.name);
+  if (b.kind === 'exact') return hostMatches([a], b.name);
+  return a.name === b.name || hostMatches([a], b.name) || hostMatches([b], a.name);
+}
+
+/** A host pattern, with a port if one is given, as in `nexus.corp.example:8081`. */
+export interface HostAndPort {
+  host: HostPattern;
+  port?: number;
+}
+
+/** @throws HostPatternError naming what is wrong. */
+export function parseHostAndPort(text: string): HostAndPort {
+  const [, name = text, digits] = /^([^:]*|\[.*\]):(\d+)$/.exec(text) ?? [];
+  const host = parseHostPattern(name);
+  if (digits === undefined) return { host };
+  const port = Number(digits);
+  if (port >= 1 && port <= 65_535) return { host, port };
+  throw new HostPatternError(`${JSON.stringify(text)} has no valid port`);
 }

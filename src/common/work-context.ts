@@ -1,8 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 /**
- * What the running code works on, kept along its asynchronous calls: every log line says it, and what is queued carries
- * its trace on.
+ * What the running code works on. It follows asynchronous calls, every log line contains it, and queued work continues
+ * its trace.
  */
 export interface WorkContext {
   requestId?: string;
@@ -11,7 +11,7 @@ export interface WorkContext {
   turnId?: string;
   /** W3C trace context of the span that is under way. */
   traceparent?: string;
-  /** Takes the secrets of this work out of a text that is about to be logged. */
+  /** Removes the secrets of this work from a text before it is logged. */
   redact?: (text: string) => string;
 }
 
@@ -23,7 +23,7 @@ export function inWorkContext<T>(context: WorkContext, work: () => T): T {
   return storage.run(context, work);
 }
 
-/** Runs what serves the work of many, and so must not carry the context of the one that happened to start it. */
+/** Runs code that serves many callers without the context of the one that happened to start it. */
 export function outsideWork<T>(work: () => T): T {
   return storage.exit(work);
 }

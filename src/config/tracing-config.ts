@@ -14,22 +14,22 @@ const ENDPOINTS = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_END
 const HEADERS = ['OTEL_EXPORTER_OTLP_HEADERS', 'OTEL_EXPORTER_OTLP_TRACES_HEADERS'] as const;
 
 /**
- * How traces are made and sent, from OpenTelemetry's own variables. Where to send, with which headers, and what else is
- * said of this process (`OTEL_EXPORTER_OTLP_*`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME`) the SDK reads itself.
+ * How spans are sampled and exported, from OpenTelemetry's own variables. The SDK itself reads the endpoint, the
+ * headers and the attributes of this process (`OTEL_EXPORTER_OTLP_*`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME`).
  */
 export interface TracingConfig {
   exporters: readonly (typeof EXPORTERS)[number][];
   protocol: (typeof PROTOCOLS)[number];
   sampler: (typeof SAMPLERS)[number];
-  /** Of the ratio samplers, 0 to 1. */
+  /** The ratio of ratio samplers, 0 to 1. */
   ratio: number;
   batch: { delayMs: number; timeoutMs: number; queueSize: number; batchSize: number };
-  /** What the headers of the exporter hold. */
+  /** The values of the exporter's headers. */
   secrets: readonly string[];
 }
 
 /**
- * Traces are made when the variables say where they go, and not switched off.
+ * Tracing is enabled if the variables configure an exporter and do not disable tracing.
  * @throws ConfigError
  */
 export function readTracing(read: EnvironmentReader): TracingConfig | undefined {
@@ -86,7 +86,7 @@ function readRatio(read: EnvironmentReader): number {
 function headerValues(text: string): string[] {
   return text.split(',').flatMap((pair) => {
     const value = pair.slice(pair.indexOf('=') + 1).trim();
-    // `Bearer x`: the scheme is no secret, and the value may show without it.
+    // In `Bearer x`, only the part after the scheme is secret, and it may be logged without the scheme.
     return pair.includes('=')
       ? [value, safeDecode(value), safeDecode(value).split(' ').at(-1) ?? '']
       : [];

@@ -1,11 +1,20 @@
 import { types as postgresTypes } from 'pg';
 import { DataSource, type DataSourceOptions } from 'typeorm';
 import * as migrations from '../../migrations/index.js';
-import { formatTimestamp } from './timestamps.js';
+import { formatTimestamp, SharedPool } from './sql.js';
+
+/** The URL of the configured or embedded database, with the password. A class so that it can be injected. */
+export class DatabaseUrl {
+  constructor(readonly value: string) {}
+
+  toJSON(): string {
+    return '[database url]';
+  }
+}
 
 const TIMESTAMPTZ = 1184;
 const INT8 = 20;
-/** What waits for a table's lock makes everybody after it wait, too. */
+/** A statement that waits for a table lock makes all later ones wait behind it, so it must not wait long. */
 const MIGRATION_LOCK_MS = 2_000;
 
 /** node-postgres's parsers, but timestamps stay text with microseconds and bigints (all ours fit) become numbers. */
@@ -18,18 +27,22 @@ const types = {
 };
 
 /**
- * The options of every connection to the database: UTC, so that the timestamp parser may rely on it; bounded waits, so
- * that a database that went away becomes a 503 and not a hang.
+ * The options of every connection to the database: UTC, which the timestamp parser relies on, and timeouts, so that
+ * requests fail with 503 instead of hanging when the database is unreachable.
  */
 export function dataSourceOptions(options: {
   url: string;
   poolSize: number;
   applicationName?: string;
-  /** Changes the schema: takes as long as it takes, but does not keep others waiting behind its locks. */
+  /**
+   * Options for migrations: no statement timeout, but a short lock timeout, so that others do not wait behind its
+   * locks.
+   */
   migrates?: boolean;
 }): DataSourceOptions {
   return {
     type: 'postgres',
+    driver: new SharedPool(),
     url: options.url,
     applicationName: options.applicationName ?? 'agent-session-service',
     poolSize: options.poolSize,
@@ -46,9 +59,9 @@ export function dataSourceOptions(options: {
         ? { options: `-c TimeZone=UTC -c lock_timeout=${MIGRATION_LOCK_MS}` }
         : {
             options: '-c TimeZone=UTC',
-            // A connection whose peer vanished without a word is only noticed by waiting for it.
+            // A timeout is the only way to notice a connection whose peer vanished silently.
             query_timeout: 20_000,
-            // A statement that outlives its client must not hold locks for ever.
+            // A session whose client is gone must not hold its locks forever.
             statement_timeout: 30_000,
             idle_in_transaction_session_timeout: 30_000,
           }),

@@ -1,14 +1,45 @@
-import { type DynamicModule, Module } from '@nestjs/common';
+import { Injectable, type OnModuleInit, type DynamicModule, Module } from '@nestjs/common';
+import { Metrics } from '../metrics/metrics.js';
+import { Outage, Sql } from './sql.js';
 import { TypeOrmModule } from '@nestjs/typeorm';
 import { AppConfig } from '../config/app-config.js';
-import { dataSourceOptions } from './data-source.js';
-import { DatabaseMetrics } from './database-metrics.service.js';
-import { DatabaseUrl } from './database-url.js';
+import { dataSourceOptions, DatabaseUrl } from './data-source.js';
 import { Notifications } from './notifications.js';
-import { Outage } from './outage.js';
-import { Sql } from './sql.js';
 
-/** Connections to the one database: TypeORM's pool, hand-written SQL on the same pool, and the LISTEN connection. */
+/** Metrics of the database as seen by this process. */
+@Injectable()
+export class DatabaseMetrics implements OnModuleInit {
+  constructor(
+    private readonly sql: Sql,
+    private readonly outage: Outage,
+    private readonly metrics: Metrics,
+  ) {}
+
+  onModuleInit(): void {
+    this.metrics.gauge(
+      'database_available',
+      '1 if the database answers this process, 0 if not',
+      () => (this.outage.isOver ? 1 : 0),
+    );
+    this.metrics.gauge(
+      'database_connections',
+      'Connections in the pool of this process',
+      () => this.sql.connections.total,
+    );
+    this.metrics.gauge(
+      'database_connections_idle',
+      'Idle connections of the pool',
+      () => this.sql.connections.idle,
+    );
+    this.metrics.gauge(
+      'database_requests_waiting',
+      'Statements and transactions waiting for a connection of the pool',
+      () => this.sql.connections.waiting,
+    );
+  }
+}
+
+/** Connections to the database: TypeORM's pool, hand-written SQL on the same pool, and the LISTEN connection. */
 @Module({})
 export class DatabaseModule {
   static at(url: string): DynamicModule {

@@ -1,14 +1,57 @@
+import type { AppConfig } from '../config/app-config.js';
+import { lockDataDir } from './embedded/data-dir.js';
+import { startEmbeddedPostgres } from './embedded/embedded-postgres.js';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { QueryRunner } from 'typeorm';
 import { createDataSource } from './data-source.js';
 
-/** Any number, the same in every version: "somebody migrates this database". */
+/** A database that this process may use until it calls `stop`, with its data folder. */
+export interface OpenDatabase {
+  url: string;
+  /** Makes a service that starts on the same folder wait instead of failing. */
+  stopping(): void;
+  stop(): Promise<void>;
+}
+
+/**
+ * Opens the configured database, or an embedded PostgreSQL in the data folder. Locks the folder in both cases: shared
+ * for a configured database, exclusive for an embedded one.
+ * @param options.alone lock the folder exclusively for either database
+ */
+export async function openDatabase(
+  config: AppConfig,
+  options: { log: (line: string) => void; alone?: boolean },
+): Promise<OpenDatabase> {
+  const own = config.databaseUrl === undefined;
+  const lock = await lockDataDir(
+    config.dataDir,
+    own || options.alone === true ? 'exclusive' : 'shared',
+  );
+  try {
+    const postgres = own
+      ? await startEmbeddedPostgres({ dataDir: config.dataDir, log: options.log })
+      : undefined;
+    return {
+      url: postgres?.url ?? config.databaseUrl ?? '',
+      stopping: () => lock.stopping(),
+      stop: async () => {
+        await postgres?.stop();
+        await lock.release();
+      },
+    };
+  } catch (error) {
+    await lock.release();
+    throw error;
+  }
+}
+
+/** The advisory lock of migrations. Any number will do, but it must be the same in every version. */
 const LOCK = 4_726_001_187;
 const WAIT_LIMIT_MS = 120_000;
 const LOCK_NOT_AVAILABLE = '55P03';
 
 /**
- * Brings the schema up to date. Processes that start together take turns: the lock is polled, because waiting inside
+ * Runs the pending migrations. Processes that start together take turns. They poll for the lock, because waiting inside
  * PostgreSQL would deadlock with `CREATE INDEX CONCURRENTLY`.
  */
 export async function migrate(url: string): Promise<void> {
@@ -17,19 +60,19 @@ export async function migrate(url: string): Promise<void> {
   const lock = dataSource.createQueryRunner();
   try {
     await acquire(lock);
-    await insist(() => dataSource.runMigrations());
+    await retryWhileLocked(() => dataSource.runMigrations());
   } finally {
-    // Ends the session, and with it the lock.
+    // Ends the session, which also releases the lock.
     await lock.release();
     await dataSource.destroy();
   }
 }
 
 /**
- * A migration that does not get its locks soon lets go, and comes back: the service of the version before goes on
- * meanwhile. Each migration is a transaction of its own, so that those that are done stay done.
+ * A migration that cannot get its locks soon gives up and is retried, so that the previous version of the service can
+ * go on meanwhile. Each migration has its own transaction, so that finished ones are kept.
  */
-async function insist(run: () => Promise<unknown>): Promise<void> {
+async function retryWhileLocked(run: () => Promise<unknown>): Promise<void> {
   const giveUpAt = performance.now() + WAIT_LIMIT_MS;
   for (;;) {
     try {

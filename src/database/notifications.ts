@@ -1,17 +1,22 @@
 import { EventEmitter } from 'node:events';
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Injectable, Logger, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { Client } from 'pg';
-import { DatabaseUrl } from './database-url.js';
+import { DatabaseUrl } from './data-source.js';
 
 const PING_MS = 5_000;
 const END_MS = 1_000;
 const RETRY_MS = [100, 250, 500, 1_000, 2_000];
 
+interface ListenConnection {
+  client: Client;
+  socket: Socket;
+}
+
 /**
- * The process's one LISTEN connection. Emits what arrives on a channel, and `gap` whenever notifications may have been
- * missed (after every (re)connection): whoever relies on them then looks into the database.
+ * The process's only LISTEN connection. Emits the notifications of each channel, and `gap` after every (re)connection,
+ * because notifications may have been missed. Subscribers that rely on notifications then read the database.
  */
 @Injectable()
 export class Notifications implements OnModuleInit, OnApplicationShutdown {
@@ -19,7 +24,7 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
   private readonly channels = new Map<string, Set<(payload: string) => void>>();
   private readonly gaps = new EventEmitter<{ gap: [] }>().setMaxListeners(0);
   private readonly closing = new AbortController();
-  private client: Client | undefined;
+  private connection: ListenConnection | undefined;
   private loop: Promise<void> | undefined;
 
   constructor(private readonly url: DatabaseUrl) {}
@@ -30,17 +35,17 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
 
   async onApplicationShutdown(): Promise<void> {
     this.closing.abort();
-    if (this.client) await endSoon(this.client);
+    if (this.connection) await endSoon(this.connection);
     await this.loop;
   }
 
-  /** @param channel a lower-case identifier. Returns what ends the subscription. */
+  /** @param channel a lower-case identifier. Returns a function that ends the subscription. */
   subscribe(channel: string, listener: (payload: string) => void): () => void {
     const listeners = this.channels.get(channel) ?? new Set();
     this.channels.set(channel, listeners.add(listener));
     if (listeners.size === 1) {
       // A failure here breaks the connection, and reconnecting listens to every channel anyway.
-      this.client?.query(`LISTEN ${channel}`).catch(() => undefined);
+      this.connection?.client.query(`LISTEN ${channel}`).catch(() => undefined);
     }
     return () => listeners.delete(listener);
   }
@@ -66,7 +71,9 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
   }
 
   private async listen(connected: () => void): Promise<void> {
+    const socket = new Socket();
     const client = new Client({
+      stream: () => socket,
       connectionString: this.url.value,
       connectionTimeoutMillis: 5_000,
       query_timeout: PING_MS,
@@ -84,21 +91,21 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
     const ended = new AbortController();
     try {
       await client.connect();
-      // Closed while it connected: nobody else would end this connection.
+      // Notifications were closed while this connected, so nothing else would close the connection.
       if (this.closing.signal.aborted) return;
-      this.client = client;
+      this.connection = { client, socket };
       for (const channel of this.channels.keys()) await client.query(`LISTEN ${channel}`);
       connected();
       this.gaps.emit('gap');
       await Promise.race([lost, this.ping(client, ended.signal)]);
     } finally {
       ended.abort();
-      this.client = undefined;
-      await endSoon(client);
+      this.connection = undefined;
+      await endSoon({ client, socket });
     }
   }
 
-  /** A peer that vanished without a word is only noticed by talking to it. */
+  /** A timeout is the only way to notice a peer that vanished silently. */
   private async ping(client: Client, signal: AbortSignal): Promise<void> {
     for (;;) {
       await delay(PING_MS, undefined, { signal });
@@ -107,15 +114,15 @@ export class Notifications implements OnModuleInit, OnApplicationShutdown {
   }
 }
 
-/** A polite end takes a peer that answers; otherwise the socket is dropped. */
-async function endSoon(client: Client): Promise<void> {
+/** An orderly end needs a peer that answers; otherwise the socket is destroyed. */
+async function endSoon({ client, socket }: ListenConnection): Promise<void> {
   const limit = new AbortController();
   const ended = client
     .end()
     .catch(() => undefined)
     .finally(() => limit.abort());
   const late = delay(END_MS, undefined, { signal: limit.signal }).then(
-    () => (client as unknown as { connection: { stream: Socket } }).connection.stream.destroy(),
+    () => socket.destroy(),
     () => undefined,
   );
   await Promise.race([ended, late]);

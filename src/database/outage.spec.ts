@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Logger } from '@nestjs/common';
-import { Outage } from './outage.js';
+import { Outage } from './sql.js';
 
 const AWAY = Object.assign(new Error('connect ECONNREFUSED'), {
   code: 'ECONNREFUSED',

@@ -1,15 +1,20 @@
 import { Module } from '@nestjs/common';
 import { TypeOrmModule } from '@nestjs/typeorm';
-import { EnvironmentVersionEntity } from './entities/environment-version.entity.js';
-import { EnvironmentEntity } from './entities/environment.entity.js';
+import { IdempotencyModule } from '../idempotency/idempotency.module.js';
+import { EnvironmentVersionEntity, EnvironmentEntity } from './entities/environment.entity.js';
+import { EnvironmentBuilds } from './environment-builds.js';
 import { EnvironmentsController } from './environments.controller.js';
 import { EnvironmentsRepository } from './environments.repository.js';
 import { EnvironmentsService } from './environments.service.js';
+import { SavedEnvironments } from './saved-environments.js';
 
 @Module({
-  imports: [TypeOrmModule.forFeature([EnvironmentEntity, EnvironmentVersionEntity])],
+  imports: [
+    TypeOrmModule.forFeature([EnvironmentEntity, EnvironmentVersionEntity]),
+    IdempotencyModule,
+  ],
   controllers: [EnvironmentsController],
-  providers: [EnvironmentsService, EnvironmentsRepository],
-  exports: [EnvironmentsService],
+  providers: [EnvironmentBuilds, EnvironmentsService, EnvironmentsRepository, SavedEnvironments],
+  exports: [EnvironmentBuilds, EnvironmentsService, SavedEnvironments],
 })
 export class EnvironmentsModule {}

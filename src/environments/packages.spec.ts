@@ -53,4 +53,54 @@ describe('packages', () => {
       { type: 'package', loc: [0], msg: expect.any(String) },
     ]);
   });
+
+  it.each([
+    ['apt', ['1.7', '2.36-9+deb12u10', '2:9.0.1378-2', '1.7*'], ['>=1', '^1', 'latest', '1,2']],
+    [
+      'pip',
+      ['2.32.3', '>=1.2,<2', '==1.2.*', '1.2.*', '~=1.4', '!=2.0', '===1.0', '1.0rc1', '1!2.0'],
+      ['^1', '~1', '=1.2', 'latest', '1.2,<2', '>=', '>=1,', '*', '~>1'],
+    ],
+    [
+      'npm',
+      ['5.9.3', '^5', '~5.1', '>=5', '5.x', '*', 'latest', 'next-7', '=1.0.0'],
+      ['>=1,<2', '!=1', '~=1'],
+    ],
+    [
+      'cargo',
+      ['14.1.0', '^14', '~14.1', '>=14,<15', '=1.2.3', '1.0.0-rc.1'],
+      ['14', 'latest', '!=1', '~>1', '*'],
+    ],
+    [
+      'gem',
+      ['13.2.1', '~>13.0', '>=13,<14', '!=13.1', '1.0.0.pre'],
+      ['^1', '==1', '~1', 'latest', '*', '~=1'],
+    ],
+    [
+      'go',
+      ['v1.2.3', '1.2.3', 'latest', '>=v1.2', 'main', '0123abc'],
+      ['^1', '>=1,<2', '!=1', '*', '=1'],
+    ],
+  ])('have the versions that %s can express', (manager, taken, refused) => {
+    const problemsOf = (version: string) => packagesProblems([{ manager, name: 'x', version }]);
+    for (const version of taken) expect([version, problemsOf(version)]).toEqual([version, []]);
+    for (const version of refused) {
+      expect([version, problemsOf(version)]).toEqual([
+        version,
+        [
+          {
+            type: expect.stringMatching(/^(package_version|string_pattern_mismatch)$/),
+            loc: [0, 'version'],
+            msg: expect.any(String),
+          },
+        ],
+      ]);
+    }
+  });
+
+  it('say in the short form what is wrong with a version', () => {
+    expect(packagesProblems(['pip:x@^1'])).toEqual([
+      { type: 'package', loc: [0], msg: expect.stringContaining('pip takes') },
+    ]);
+  });
 });

@@ -1,10 +1,53 @@
 import type { ValidationItem } from '../common/errors.js';
-import { isJsonObject } from '../common/validation/dto.js';
-import { problem, under } from '../common/validation/located.js';
+import { isJsonObject, problem, under } from '../common/validation/dto.js';
 
 /** The package managers that an environment may install with. */
 export const PACKAGE_MANAGERS = ['apt', 'pip', 'npm', 'cargo', 'gem', 'go'] as const;
 export type PackageManager = (typeof PACKAGE_MANAGERS)[number];
+
+/** The version syntax that a package manager accepts, and its description for error messages. */
+interface VersionRule {
+  pattern: RegExp;
+  expected: string;
+}
+
+/** Matches one or more `item`s, separated by commas. */
+const list = (item: RegExp): RegExp => new RegExp(`^${item.source}(?:,${item.source})*$`);
+
+const PIP_CLAUSE = /(?:===|[=!~<>]=|[<>])v?\d[A-Za-z0-9.!+_-]*(?:\.\*)?/;
+const CARGO_CLAUSE = /(?:[=^~]|[<>]=?)\d+(?:\.\d+){0,2}(?:[+-][A-Za-z0-9.+-]+)?/;
+const GEM_CLAUSE = /(?:!=|~>|[<>]=?|=)?\d[A-Za-z0-9.-]*/;
+
+/** Versions that a manager does not understand are rejected by validation instead of failing in the sandbox. */
+export const VERSION_RULES: Readonly<Record<PackageManager, VersionRule>> = {
+  apt: {
+    pattern: /^\d[A-Za-z0-9.+~:*-]*$/,
+    expected: 'a Debian version such as 1.7.1-3, or a beginning with an asterisk such as 1.7*',
+  },
+  pip: {
+    pattern: new RegExp(`${/^v?\d[A-Za-z0-9.!+_-]*(?:\.\*)?$/.source}|${list(PIP_CLAUSE).source}`),
+    expected: 'a version such as 2.32.3, or specifiers such as >=1.2,<2',
+  },
+  npm: {
+    pattern: /^(?:(?:\^|~>?|[<>]=?|=)?v?[\dxX*][A-Za-z0-9.*+-]*|[A-Za-z][A-Za-z0-9._-]*)$/,
+    expected: 'a version, a range such as ^5.9 or >=5, or a tag such as latest',
+  },
+  cargo: {
+    pattern: new RegExp(
+      `${/^\d+\.\d+\.\d+(?:[+-][A-Za-z0-9.+-]+)?$/.source}|${list(CARGO_CLAUSE).source}`,
+    ),
+    expected: 'a whole version such as 14.1.0, or requirements such as ^14.1 or >=14,<15',
+  },
+  gem: {
+    pattern: list(GEM_CLAUSE),
+    expected: 'a version such as 13.2.1, or requirements such as ~>13.0 or >=13,<14',
+  },
+  go: {
+    pattern:
+      /^(?:(?:[<>]=?)?v?\d+(?:\.\d+){0,2}(?:[+-][A-Za-z0-9.+-]+)?|[A-Za-z0-9][A-Za-z0-9._-]*)$/,
+    expected: 'a version such as v1.2.3, a query such as >=v1.2.0, latest, a branch or a commit',
+  },
+};
 
 /** One package to install; without a version, the newest. */
 export interface PackageSpec {
@@ -17,11 +60,14 @@ export const MAX_PACKAGES = 256;
 export const MAX_PACKAGE_TEXT = 214;
 /** `libc6:amd64`, `@scope/name`, `requests[socks]`, `golang.org/x/tools/gopls`; never an option, a path or a shell word. */
 export const PACKAGE_NAME = /^@?[A-Za-z0-9][A-Za-z0-9._+~:/[\],-]*$/;
-/** `1.7`, `1:2.3-4+deb12u1`, `latest`, `^5.9.0`, `~>2.0`, `>=1.2,<2`. */
+/**
+ * `1.7`, `1:2.3-4+deb12u1`, `latest`, `^5.9.0`, `~>2.0`, `>=1.2,<2`: the syntax of all managers; each one accepts a
+ * part of it.
+ */
 export const PACKAGE_VERSION = /^[A-Za-z0-9^~<>=!*][A-Za-z0-9._+~:^<>=!*,-]*$/;
 const SHORT_FORM = 'Must be a package such as "jq", "npm:typescript" or "pip:requests@2.32.3"';
 
-/** The body's `packages` → what is wrong with them, with places. */
+/** Finds the problems of the body's `packages`, with their locations. */
 export function packagesProblems(value: unknown): ValidationItem[] {
   if (!Array.isArray(value)) return [problem('list_type', 'Must be a list of packages')];
   if (value.length > MAX_PACKAGES) {
@@ -40,9 +86,9 @@ export function readPackages(value: readonly (PackageSpec | string)[]): PackageS
 
 function packageProblems(item: unknown): ValidationItem[] {
   if (typeof item === 'string') {
-    const wrong = memberProblems(readShortForm(item));
+    const [wrong] = memberProblems(readShortForm(item));
     // A string has no members to point at.
-    return wrong.length === 0 ? [] : [problem('package', SHORT_FORM)];
+    return wrong ? [problem('package', isAboutVersion(wrong) ? wrong.msg : SHORT_FORM)] : [];
   }
   if (!isJsonObject(item)) return [problem('object_type', 'Must be an object or a string')];
   return memberProblems(item);
@@ -61,8 +107,21 @@ function memberProblems(item: Readonly<Record<string, unknown>>): ValidationItem
     ...(name === undefined
       ? [problem('missing', 'Field required', ['name'])]
       : textProblems('name', name, PACKAGE_NAME)),
-    ...(version === undefined ? [] : textProblems('version', version, PACKAGE_VERSION)),
+    ...(version === undefined ? [] : versionProblems(manager, version)),
   ];
+}
+
+function isAboutVersion({ loc }: ValidationItem): boolean {
+  return loc[0] === 'version';
+}
+
+function versionProblems(manager: unknown, version: unknown): ValidationItem[] {
+  const wrong = textProblems('version', version, PACKAGE_VERSION);
+  if (wrong.length > 0 || !PACKAGE_MANAGERS.includes(manager as PackageManager)) return wrong;
+  const { pattern, expected } = VERSION_RULES[manager as PackageManager];
+  return pattern.test(version as string)
+    ? []
+    : [problem('package_version', `${manager as string} takes ${expected}`, ['version'])];
 }
 
 function textProblems(member: string, value: unknown, shape: RegExp): ValidationItem[] {

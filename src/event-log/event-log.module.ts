@@ -1,13 +1,12 @@
 import { Global, Module } from '@nestjs/common';
-import { Doorbell } from './doorbell.js';
+import { Notifier } from './log-notifications.js';
 import { EventLogRepository } from './event-log.repository.js';
-import { FeedHub } from './feed-hub.js';
-import { LogMetrics } from './log-metrics.service.js';
-import { LogPartitions } from './log-partitions.js';
+import { FeedHub } from './session-feed.js';
+import { LogMetrics, LogPartitions } from './log-partitions.js';
 
 @Global()
 @Module({
-  providers: [Doorbell, EventLogRepository, FeedHub, LogMetrics, LogPartitions],
-  exports: [Doorbell, EventLogRepository, FeedHub, LogPartitions],
+  providers: [Notifier, EventLogRepository, FeedHub, LogMetrics, LogPartitions],
+  exports: [Notifier, EventLogRepository, FeedHub, LogPartitions],
 })
 export class EventLogModule {}

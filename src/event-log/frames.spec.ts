@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { blockAfter, blocksOf, frameRows } from './frames.js';
-import { LogKind, type LogRow } from './log-row.js';
+import { LogKind, type LogRow } from './event-log.repository.js';
 
 const chunk = (data: string, kind: 0 | 1 | 2 = LogKind.stdout) => ({ kind, data });
 const stage = chunk('{"stage":"env_file","state":"started"}', LogKind.stage);

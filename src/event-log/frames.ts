@@ -1,27 +1,29 @@
-import { LogKind, type LogRow, type NewLogRow } from './log-row.js';
+import { LogKind, type LogRow, type NewLogRow } from './event-log.repository.js';
 
-/** What a stored row of framed output holds at most, about; a single event may be larger. Characters. */
+/** The approximate maximum size of a stored row of framed output, in characters. A single event may be larger. */
 const STORED_CHARACTERS = 32 * 1024;
 
-/** What is sent in one piece while it is no larger: smaller rows are put together. Characters. */
+/** Smaller rows are combined up to this size before sending, in characters. */
 const BLOCK_CHARACTERS = 32 * 1024;
 
-/** Events that follow each other in a session's log, all of one turn and all output or all stages, as clients get them. */
+/**
+ * Consecutive events of a session's log as clients get them, all of the same turn, and either all output or all stages.
+ */
 export interface Block {
   /** The id of the first event. */
   first: number;
   /** The id of the last event. */
   last: number;
   turn: number;
-  /** Output, as opposed to stages: the first of a turn is preceded by its `turn_start`. */
+  /** Output as opposed to stages. The first output of a turn is preceded by its `turn_start`. */
   isOutput: boolean;
-  /** Whole Server-Sent Events, in UTF-8: as text for whoever read them, as bytes where many share them. */
+  /** Complete Server-Sent Events in UTF-8: a string for a single reader, bytes if many share them. */
   data: string | Buffer;
 }
 
 /**
- * Numbers a turn's new rows, in their order, and frames its output: many events become one row, which costs the database
- * a fraction of what they would cost one by one, and is sent as it is stored.
+ * Assigns ids to a turn's new rows in order and frames its output: many events become one row. That costs the database
+ * far less than a row for each event, and the row is sent as it is stored.
  * @param after the id of the session's last row.
  */
 export function frameRows(rows: readonly NewLogRow[], turn: number, after: number): LogRow[] {
@@ -47,7 +49,7 @@ export function frameRows(rows: readonly NewLogRow[], turn: number, after: numbe
   return framed;
 }
 
-/** The events of rows that follow each other, the small ones put together. */
+/** The events of consecutive rows, with small rows combined. */
 export function blocksOf(rows: readonly LogRow[]): Block[] {
   const blocks: Block[] = [];
   let open: (Block & { data: string }) | undefined;
@@ -70,13 +72,13 @@ export function blocksOf(rows: readonly LogRow[]): Block[] {
   return blocks;
 }
 
-/** What of a block comes after the cursor, which is below its last id. */
+/** The part of a block after the cursor, which must be below the block's last id. */
 export function blockAfter(block: Block, cursor: number): Block {
   const { data } = block;
   let { first } = block;
   let start = 0;
   while (first <= cursor) {
-    // Neither JSON nor an id holds a blank line: it ends the event.
+    // A blank line ends an event, because neither JSON nor an id contains one.
     start = data.indexOf('\n\n', start) + 2;
     first = firstIdIn(data, start);
   }
@@ -91,7 +93,7 @@ export function blockAfter(block: Block, cursor: number): Block {
 const ID_LINE = 'id: ';
 const ID_DIGITS = 20;
 
-/** The id of the event that begins there. */
+/** The id of the event that starts at this position. */
 export function firstIdIn(data: string | Buffer, start = 0): number {
   const from = start + ID_LINE.length;
   const to = from + ID_DIGITS;
@@ -124,7 +126,7 @@ function outputText(
   return `id: ${id}\ndata: {"type":"output","id":${id},"stream":"${stream}","data":${json},"turn":${turn}}\n\n`;
 }
 
-/** What many clients take for the end of a line though the format does not; JSON escapes the other ones itself. */
+/** Many clients end a line at these characters, although the SSE format does not. JSON escapes the others. */
 const LINE_BREAKS = /[\u0085\u2028\u2029]/g;
 
 function safe(json: string): string {
@@ -138,9 +140,20 @@ function eventText(event: object, id?: number): string {
   return `${id === undefined ? '' : `${ID_LINE}${id}\n`}data: ${safe(JSON.stringify(event))}\n\n`;
 }
 
-/** @param id the `id:` line; left out, there is none and the client's cursor stays where it is. */
+/** @param id the `id:` line; without it, the client's cursor does not move. */
 export function encodeEvent(event: object, id?: number): Buffer {
   return Buffer.from(eventText(event, id));
+}
+
+/** The maximum length of a comment, in characters; longer ones are of no use. */
+const COMMENT_CHARACTERS = 300;
+
+/**
+ * A comment line, which clients ignore. Replaces characters that end a line or move a terminal's cursor with blanks.
+ */
+export function encodeComment(text: string): Buffer {
+  const line = text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, ' ').slice(0, COMMENT_CHARACTERS);
+  return Buffer.from(`: ${line.toWellFormed()}\n\n`);
 }
 
 export const HEARTBEAT = Buffer.from(': heartbeat\n\n');

@@ -1,8 +1,10 @@
-import { Injectable } from '@nestjs/common';
+import { Injectable, type OnApplicationShutdown, type OnModuleInit } from '@nestjs/common';
 import { AppConfig } from '../config/app-config.js';
 import { Sql } from '../database/sql.js';
+import { Metrics } from '../metrics/metrics.js';
+import { Notifier } from './log-notifications.js';
 
-/** How many days ahead there is a partition: what a maintenance that fails may take to be mended. */
+/** How many days in advance partitions are created, so that there is time to repair a failing maintenance. */
 const DAYS_AHEAD = 7;
 const DAY_MS = 86_400_000;
 
@@ -18,7 +20,9 @@ const TODAY = {
   text: `SELECT extract(epoch FROM date_trunc('day', now()))::float8 * 1000 AS today`,
 };
 
-/** The log's partitions, one a day (UTC): made ahead of time, dropped whole when the day is past retention. */
+/**
+ * The log's partitions, one for each day (UTC). They are created in advance and dropped when the day is past retention.
+ */
 @Injectable()
 export class LogPartitions {
   constructor(
@@ -26,7 +30,7 @@ export class LogPartitions {
     private readonly config: AppConfig,
   ) {}
 
-  /** Makes the partitions of today and the days ahead that are not there. Safe beside other processes. */
+  /** Creates the missing partitions of today and the days ahead. Safe to run concurrently. */
   async ensure(): Promise<void> {
     const existing = new Set(await this.names());
     const today = await this.today();
@@ -38,13 +42,13 @@ export class LogPartitions {
 
   /**
    * Drops every partition whose whole day is past retention.
-   * @returns their names.
+   * @returns the names of the dropped partitions.
    */
   async dropExpired(): Promise<string[]> {
     const oldestKept = (await this.today()) - this.config.logRetentionDays * DAY_MS;
     const expired = (await this.names()).filter((name) => dayOf(name) < oldestKept);
     for (const name of expired) {
-      // Whoever waits for the log's lock makes all readers and writers wait behind it: better to come back later.
+      // Waiting for the log's lock would block all readers and writers behind it, so this gives up and retries later.
       await this.sql.transaction(async (sql) => {
         await sql.query({ name: '', text: `SET LOCAL lock_timeout = '1s'` });
         await sql.query({ name: '', text: `DROP TABLE IF EXISTS ${name}` });
@@ -53,7 +57,7 @@ export class LogPartitions {
     return expired;
   }
 
-  /** Which days from today on have no partition, and which partitions are past retention. Changes nothing. */
+  /** Returns the days without a partition and the partitions past retention. Changes nothing. */
   async survey(): Promise<{ missing: string[]; expired: string[] }> {
     const names = await this.names();
     const today = await this.today();
@@ -67,8 +71,8 @@ export class LogPartitions {
 
   private async create(start: number): Promise<void> {
     const name = nameOf(start);
-    // Attaching, unlike CREATE … PARTITION OF, does not stop readers and writers of the log; the lock keeps two
-    // processes that make the same partition apart.
+    // Unlike CREATE … PARTITION OF, attaching does not block readers and writers of the log. The lock prevents two
+    // processes from creating the same partition.
     await this.sql.transaction(async (sql) => {
       await sql.query({ name: '', text: `SELECT pg_advisory_xact_lock(hashtext('${name}'))` });
       const there = await sql.query<{ found: string | null }>({
@@ -92,7 +96,7 @@ export class LogPartitions {
     return (await this.sql.query<{ name: string }>(LIST)).map((row) => row.name);
   }
 
-  /** By the database's clock: it also stamps the rows. */
+  /** The database's clock, which also sets the time of the rows. */
   private async today(): Promise<number> {
     const [row] = await this.sql.query<{ today: number }>(TODAY);
     return row?.today ?? Date.now();
@@ -107,8 +111,37 @@ function nameOf(start: number): string {
   return `event_log_${new Date(start).toISOString().slice(0, 10).replaceAll('-', '')}`;
 }
 
-/** @returns when the partition's day began; never for a name that is not ours, so that it is never dropped. */
+/**
+ * @returns the start of the partition's day. An unknown name gets a date in the future, so that it is never dropped.
+ */
 function dayOf(name: string): number {
   const match = /^event_log_(\d{4})(\d\d)(\d\d)$/.exec(name);
   return match ? Date.parse(`${match[1]}-${match[2]}-${match[3]}T00:00:00Z`) : Infinity;
+}
+
+/** Metrics of the log rows that this process writes. */
+@Injectable()
+export class LogMetrics implements OnModuleInit, OnApplicationShutdown {
+  private rows = 0;
+  private endSubscription: () => void = () => undefined;
+
+  constructor(
+    private readonly notifier: Notifier,
+    private readonly metrics: Metrics,
+  ) {}
+
+  onModuleInit(): void {
+    this.metrics.total(
+      'log_rows',
+      'Rows that this process has written into the log',
+      () => this.rows,
+    );
+    this.endSubscription = this.notifier.on('log.committed', ({ rows }) => {
+      this.rows += rows.length;
+    });
+  }
+
+  onApplicationShutdown(): void {
+    this.endSubscription();
+  }
 }

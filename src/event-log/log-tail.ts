@@ -1,28 +1,30 @@
 import { type Block, blockAfter, firstIdIn } from './frames.js';
 
-/** What one tail holds at most, and what it may keep whatever the others hold. */
+/** The maximum size of one tail, and the size that it may keep even if the shared memory is full. */
 const MAX_BYTES = 8 * 1024 * 1024;
 const FAIR_BYTES = 64 * 1024;
-/** What all tails that share a memory hold at most, but for their fair parts. */
+/** The maximum size of all tails that share a memory, apart from the guaranteed size of each. */
 const SHARED_BYTES = 64 * 1024 * 1024;
-/** What a slab holds at most, unless a single block is larger. */
+/** The maximum size of a slab, unless a single block is larger. */
 const SLAB_BYTES = 64 * 1024;
 const FIRST_SLAB_BYTES = 1024;
 
-/** Counts what all tails of a process hold. */
+/** The total size of all tails of a process. */
 export class TailMemory {
   bytes = 0;
 }
 
 /**
- * The last events of one session's log, in memory: all with `from < id <= tip`, without a hole. Bounded; what no longer
- * fits is in the database. They lie one behind the other in slabs, so that who is far behind is sent a few large pieces
- * and who is at the tip the last bytes of one: always views of the same memory.
+ * The most recent events of one session's log, in memory: all with `from < id <= tip`, without gaps. The size is
+ * bounded; older events are read from the database. Events are stored consecutively in slabs, so that a stream that is
+ * far behind gets a few large pieces and one at the tip the last bytes of a slab. All pieces are views of the same
+ * memory.
  */
 export class LogTail {
   private slabs: Slab[] = [];
   private bytes = 0;
-  /** Most streams are at the same place and ask for the same. */
+  private closed = false;
+  /** Caches the last result, because most streams have the same cursor. */
   private last: { cursor: number; limit: number; blocks: readonly Block[] } | undefined;
 
   constructor(
@@ -31,8 +33,13 @@ export class LogTail {
     public tip = from,
   ) {}
 
-  /** Gives its memory back. It holds nothing any more. */
+  /** Releases the memory; nothing is added after this. */
   close(): void {
+    this.closed = true;
+    this.empty();
+  }
+
+  private empty(): void {
     this.hold(-this.bytes);
     this.slabs = [];
     this.last = undefined;
@@ -44,13 +51,15 @@ export class LogTail {
   }
 
   /**
-   * Takes blocks that follow the row `after`. When that is not the tip, rows in between were missed, and the tail starts
-   * anew behind the hole.
+   * Adds blocks that follow the row `after`. If that is not the tip, rows in between are missing, and the tail restarts
+   * after the gap.
    */
   append(after: number, blocks: readonly Block[]): void {
+    // A read may complete after the last reader has left.
+    if (this.closed) return;
     if (after > this.tip) {
       this.tip = after;
-      this.close();
+      this.empty();
     }
     for (const block of blocks) {
       if (block.last <= this.tip) continue;
@@ -64,7 +73,10 @@ export class LogTail {
     this.trim();
   }
 
-  /** What comes after the cursor, oldest first, up to about `maxBytes` but at least one block. The cursor must be covered. */
+  /**
+   * The events after the cursor, oldest first, up to about `maxBytes` but at least one block. The cursor must be
+   * covered.
+   */
   after(cursor: number, maxBytes: number): readonly Block[] {
     const { last } = this;
     if (last?.cursor === cursor && last.limit === maxBytes) return last.blocks;
@@ -93,7 +105,7 @@ export class LogTail {
     const tooMuch =
       this.bytes > MAX_BYTES || (this.memory.bytes > SHARED_BYTES && this.bytes > FAIR_BYTES);
     if (!tooMuch) return;
-    // Dropping half at a time keeps the cost of a block constant.
+    // Dropping half of the tail at a time keeps the amortised cost of a block constant.
     const keep = this.bytes / 2;
     let drop = 0;
     while (drop < this.slabs.length - 1 && this.bytes > keep) {
@@ -106,12 +118,12 @@ export class LogTail {
   }
 }
 
-/** Events that follow each other, all of one turn and one kind. Bytes are only ever added, so views of it stay right. */
+/** Consecutive events of one turn and one kind. Bytes are only appended, so views of them stay valid. */
 class Slab {
   private buffer: Buffer;
   size = 0;
   last: number;
-  /** Where the blocks ended of which it was made: their last ids, and the bytes up to there. */
+  /** The boundaries of its blocks: their last ids, and the number of bytes up to there. */
   private readonly ids: number[] = [];
   private readonly ends: number[] = [];
 
@@ -127,7 +139,7 @@ class Slab {
     this.add(first);
   }
 
-  /** @returns false when the block does not belong here, or there is no more room. */
+  /** @returns false if the block does not fit in here by its turn, kind or size. */
   take(block: Block): boolean {
     if (block.turn !== this.turn || block.isOutput !== this.isOutput) return false;
     const size = this.size + Buffer.byteLength(block.data);
@@ -142,7 +154,7 @@ class Slab {
     return true;
   }
 
-  /** What comes after the cursor, which is below the last id. */
+  /** The events after the cursor, which must be below the last id. */
   after(cursor: number): Block {
     const index = firstIndex(this.ids.length, (at) => (this.ids[at] ?? Infinity) > cursor);
     const data = this.buffer.subarray(this.ends[index - 1] ?? 0, this.size);
@@ -161,7 +173,10 @@ class Slab {
   }
 }
 
-/** The first index below `count` for which `isBehind` holds, which holds for all after it; else `count`. */
+/**
+ * Binary search: the first index below `count` for which `isBehind` holds, else `count`. It must then hold for all
+ * later indexes.
+ */
 function firstIndex(count: number, isBehind: (index: number) => boolean): number {
   let low = 0;
   let high = count;

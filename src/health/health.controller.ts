@@ -1,11 +1,36 @@
-import { Controller, Get } from '@nestjs/common';
+import { Injectable, Controller, Get } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
-import { Refusal } from '../common/errors.js';
-import { Open } from '../common/open.decorator.js';
+import { DomainError } from '../common/errors.js';
+import { Public } from '../common/request-decorators.js';
 import { Operation } from '../common/openapi/operation.decorator.js';
 import { Sql } from '../database/sql.js';
-import { AliveResponse, ReadyResponse } from './dto/health-response.dto.js';
-import { Readiness } from './readiness.js';
+import { AliveResponse, ReadyResponse } from './health-response.dto.js';
+
+/** Readiness of this process. */
+@Injectable()
+export class Readiness {
+  private stopping = false;
+  private ask: () => string | null = () => null;
+
+  get draining(): boolean {
+    return this.stopping;
+  }
+
+  /** Why this process is not ready; `null` if it is. */
+  get problem(): string | null {
+    return this.ask();
+  }
+
+  /** Adds a check to readiness. @param ask returns the problem, or `null` for none */
+  dependOn(ask: () => string | null): void {
+    this.ask = ask;
+  }
+
+  /** Marks the process as stopping. */
+  drain(): void {
+    this.stopping = true;
+  }
+}
 
 const PING = { name: 'health-ping', text: 'SELECT 1' };
 
@@ -19,24 +44,34 @@ export class HealthController {
 
   /** Alive: the process answers. */
   @Operation({ id: 'checkHealth' })
-  @Open()
+  @Public()
   @Get('healthz')
   healthz(): AliveResponse {
     return { status: 'ok' };
   }
 
-  /** Ready: the database answers and the process is not on its way out. */
+  /**
+   * Ready: the database answers and the process is not on its way out.
+   * @remarks A process with `APP_ROLE=worker` also has to be able to make sandboxes.
+   */
   @Operation({
     id: 'checkReadiness',
     refusals: {
-      503: ['The service is shutting down', 'The database is unavailable; try again shortly'],
+      503: [
+        'The service is shutting down',
+        'The database is unavailable; try again shortly',
+        'The worker cannot make sandboxes: bubblewrap not installed: run `apt-get install -y bubblewrap`',
+      ],
     },
   })
-  @Open()
+  @Public()
   @Get('readyz')
   async readyz(): Promise<ReadyResponse> {
-    if (this.readiness.draining) throw new Refusal('unavailable', 'The service is shutting down');
+    if (this.readiness.draining)
+      throw new DomainError('unavailable', 'The service is shutting down');
     await this.sql.query(PING);
+    const { problem } = this.readiness;
+    if (problem !== null) throw new DomainError('unavailable', problem);
     return { status: 'ready' };
   }
 }

@@ -1,6 +1,5 @@
 import { Module } from '@nestjs/common';
-import { HealthController } from './health.controller.js';
-import { Readiness } from './readiness.js';
+import { HealthController, Readiness } from './health.controller.js';
 
 @Module({ controllers: [HealthController], providers: [Readiness] })
 export class HealthModule {}

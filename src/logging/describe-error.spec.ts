@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { describeError } from './describe-error.js';
+import { describeError } from './service-logger.js';
 
 test('of an error, its kind, message, code and stack with its causes are logged, and nothing else', () => {
   const cause = new TypeError('the cause');

@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { inWorkContext } from '../common/work-context.js';
-import { LineRedactor } from './line-redactor.js';
+import { LineRedactor } from './service-logger.js';
 
 describe('a log line', () => {
   test.each([

@@ -1,14 +1,14 @@
 import { Logger } from '@nestjs/common';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { isDatabaseUnavailable } from '../common/database-unavailable.js';
+import { isDatabaseUnavailable } from '../common/database-errors.js';
 import { onRequestOver, PROBES, statusOf } from '../common/http/request-context.js';
-import type { OwnedRequest } from '../common/owner.decorator.js';
-import { isUuid } from '../common/uuid.js';
+import type { OwnedRequest } from '../common/request-decorators.js';
+import { isUuid } from '../common/storable.js';
 import { inWorkContext } from '../common/work-context.js';
 
 const MAX_PATH = 256;
 
-/** Writes one line for each request when it is over; for a stream, when it ends. */
+/** Writes one log line for each request when it is finished, or when its stream ends. */
 export function logRequests(fastify: FastifyInstance): void {
   const logger = new Logger('Http');
   onRequestOver(fastify, (request, reply) => {
@@ -30,7 +30,7 @@ function write(logger: Logger, request: FastifyRequest, reply: FastifyReply): vo
   const { method, url, failure } = request;
   const route = request.route;
   const status = statusOf(reply);
-  // The query is the client's, and no place to look for anything.
+  // Logs the path without the query, which may hold anything that a client sends.
   const path = url.split('?', 1)[0]?.slice(0, MAX_PATH);
   const line = {
     msg: `${method} ${path} ${status}`,
@@ -47,7 +47,7 @@ function write(logger: Logger, request: FastifyRequest, reply: FastifyReply): vo
   else logger.log(line);
 }
 
-/** That the database is away is told once, where it is noticed; here it is only the reason. */
+/** The outage itself is logged once, where it is detected; here it is only the reason of a failed request. */
 function reasonOf(failure: unknown): string | undefined {
   if (isDatabaseUnavailable(failure)) return 'the database is unavailable';
   return failure instanceof Error ? failure.message : undefined;

@@ -1,28 +1,59 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import {
-  type BeforeApplicationShutdown,
-  Injectable,
-  Logger,
-  type OnApplicationBootstrap,
-} from '@nestjs/common';
+import { type HostHeartbeat, LostHostsRepository } from '../turns/lost-hosts.repository.js';
+import { Injectable, Logger } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
-import { isDatabaseUnavailable } from '../common/database-unavailable.js';
 import { AppConfig } from '../config/app-config.js';
 import { EndedTurns } from '../sessions/ended-turns.js';
-import { type HostSign, LostHostsRepository } from '../sessions/lost-hosts.repository.js';
 import { WorkersRepository } from '../sessions/workers.repository.js';
-import { HostWatch } from './host-watch.js';
+
+interface Silence {
+  seen: string;
+  since: number;
+}
+
+/**
+ * Determines which hosts are lost. A host counts as lost only if this process has itself seen no heartbeat for the
+ * whole time: after an outage, or when no process was running, the heartbeats in the database are outdated.
+ */
+export class HostWatch {
+  private readonly silences = new Map<string, Silence>();
+  private lastLook: number | undefined;
+
+  constructor(private readonly limits: { lostAfterMs: number; longestGapMs: number }) {}
+
+  /**
+   * Processes the current heartbeats from the database.
+   * @param now monotonic, milliseconds.
+   * @returns the hosts that are lost.
+   */
+  observe(heartbeats: readonly HostHeartbeat[], now: number): HostHeartbeat[] {
+    const { lostAfterMs, longestGapMs } = this.limits;
+    if (this.lastLook === undefined || now - this.lastLook > longestGapMs) this.silences.clear();
+    this.lastLook = now;
+    const keys = new Set(heartbeats.map(keyOf));
+    for (const key of this.silences.keys()) if (!keys.has(key)) this.silences.delete(key);
+    return heartbeats.filter((heartbeat) => {
+      const known = this.silences.get(keyOf(heartbeat));
+      if (known?.seen === heartbeat.seen) return now - known.since >= lostAfterMs;
+      this.silences.set(keyOf(heartbeat), { seen: heartbeat.seen, since: now });
+      return false;
+    });
+  }
+}
+
+function keyOf({ driver, host }: HostHeartbeat): string {
+  return `${driver} ${host ?? ''}`;
+}
 
 const LONGEST_INTERVAL_MS = 10_000;
 
-/** Gives up the sandboxes of hosts from which no worker has been heard for too long, and ends what ran in them. */
+/** Ends the turns of hosts whose workers have sent no heartbeat for too long, and marks their sandboxes for deletion. */
 @Injectable()
-export class LostHosts implements OnApplicationBootstrap, BeforeApplicationShutdown {
+export class LostHosts {
   private readonly logger = new Logger('Maintenance');
-  private readonly stopping = new AbortController();
   private readonly intervalMs: number;
   private readonly watch: HostWatch;
-  private loop: Promise<void> = Promise.resolve();
+  /** Monotonic, milliseconds. */
+  private nextCheckAt = 0;
 
   constructor(
     private readonly repository: LostHostsRepository,
@@ -34,43 +65,40 @@ export class LostHosts implements OnApplicationBootstrap, BeforeApplicationShutd
     this.intervalMs = Math.min(LONGEST_INTERVAL_MS, (config.hostLostSeconds * 1000) / 8);
     this.watch = new HostWatch({
       lostAfterMs: config.hostLostSeconds * 1000,
-      longestGapMs: this.intervalMs * 3,
+      longestGapMs: Math.max(this.intervalMs, LostHosts.EVERY_MS) * 3,
     });
   }
 
-  onApplicationBootstrap(): void {
-    this.loop = this.run();
-  }
+  /** The interval at which {@link check} must be called. */
+  static readonly EVERY_MS = 500;
 
-  async beforeApplicationShutdown(): Promise<void> {
-    this.stopping.abort();
-    await this.loop;
-  }
-
-  private async run(): Promise<void> {
-    const { signal } = this.stopping;
-    while (!signal.aborted) {
-      try {
-        const lost = this.watch.observe(await this.repository.signs(), this.clock.monotonic());
-        for (const sign of lost) await this.giveUp(sign);
-        await this.workers.forget(Math.max(3600, this.config.hostLostSeconds * 2));
-      } catch (error) {
-        if (!isDatabaseUnavailable(error)) {
-          this.logger.warn(`Hosts could not be looked after: ${String(error)}`);
-        }
-      }
-      await delay(this.intervalMs, undefined, { signal }).catch(() => undefined);
+  /** Looks for lost hosts, but no more often than necessary. */
+  async check(): Promise<void> {
+    if (this.clock.monotonic() < this.nextCheckAt) return;
+    try {
+      const heartbeats = await this.repository.heartbeats(this.config.hostLostSeconds);
+      const lost = this.watch.observe(heartbeats, this.clock.monotonic());
+      for (const heartbeat of lost) await this.giveUp(heartbeat);
+      await this.workers.forget(Math.max(3600, this.config.hostLostSeconds * 2));
+    } finally {
+      this.nextCheckAt = this.clock.monotonic() + this.intervalMs;
     }
   }
 
-  private async giveUp(sign: HostSign): Promise<void> {
-    const ended = await this.repository.giveUp(sign);
-    if (!ended) return;
+  private async giveUp(heartbeat: HostHeartbeat): Promise<void> {
+    const ended = await this.repository.giveUp(heartbeat);
+    // A driver without hosts stays lost, so this repeats for turns that were queued since. It logs only if there were
+    // any.
+    if (!ended || (heartbeat.host === null && ended.length === 0)) return;
     for (const turn of ended) this.endedTurns.note(turn, 'failed');
     const sessions = ended.map(({ sessionId }) => sessionId).join(', ');
     this.logger.error(
-      `The host ${sign.host} is lost: ${ended.length} turns ended` +
+      `${lostName(heartbeat)} is lost: ${ended.length} turns ended` +
         (ended.length > 0 ? ` (sessions ${sessions})` : ''),
     );
   }
+}
+
+function lostName({ driver, host }: HostHeartbeat): string {
+  return host === null ? `Every worker of the driver ${driver}` : `The host ${host}`;
 }

@@ -1,34 +1,42 @@
 import { Injectable } from '@nestjs/common';
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import {
+  AggregatorRegistry,
+  collectDefaultMetrics,
+  Counter,
+  Gauge,
+  Histogram,
+  Registry,
+} from 'prom-client';
 import { AppConfig } from '../config/app-config.js';
 
 const PREFIX = 'agent_sessions_';
 
 export type Labels<L extends string> = Record<L, string>;
 
-/** One figure of several that differ in their labels. */
+/** One sample of a metric with labels. */
 export interface Reading<L extends string> {
   labels: Labels<L>;
   value: number;
 }
 
 /**
- * What this process has to tell Prometheus. Whoever knows a figure registers it here, once, by a name without prefix.
- * Label values come from small sets: never ids, never what a client sent. Where nobody can ask (no METRICS_PORT),
- * counting costs a call. docs/observability.md lists them all; a test compares.
+ * The process's Prometheus metrics. Each component registers its own metrics here, once, with a name without prefix.
+ * Label values come from small sets and never contain ids or text of clients. If METRICS_PORT is not set, counting
+ * costs only a function call. docs/observability.md lists all metrics, which a test verifies.
  */
 @Injectable()
 export class Metrics {
   private readonly registry = new Registry();
+  private readonly sources: (() => Promise<readonly object[]>)[] = [];
   private readonly enabled: boolean;
 
   constructor(config: AppConfig) {
     this.enabled = config.metricsPort !== undefined;
-    // The event loop's delay, garbage collection, memory, CPU, file descriptors, by their usual names.
+    // Delay of the event loop, garbage collection, memory, CPU and file descriptors, under their usual names.
     if (this.enabled) collectDefaultMetrics({ register: this.registry });
   }
 
-  /** @param read asked at each scrape; a figure that cannot be had right now is NaN. */
+  /** @param read is called at each scrape; the value is NaN if it fails. */
   gauge(name: string, help: string, read: () => number | Promise<number>): void {
     const gauge = new Gauge({
       name: PREFIX + name,
@@ -44,7 +52,7 @@ export class Metrics {
     });
   }
 
-  /** @param read asked at each scrape; there are none when it fails. */
+  /** @param read is called at each scrape; there are no samples if it fails. */
   gauges<L extends string>(
     name: string,
     help: string,
@@ -64,7 +72,7 @@ export class Metrics {
     });
   }
 
-  /** @returns what counts more, one if not said otherwise. */
+  /** @returns a function that increments the counter, by one unless specified. */
   counter(name: string, help: string): (by?: number) => void {
     const counter = new Counter({
       name: `${PREFIX}${name}_total`,
@@ -75,8 +83,8 @@ export class Metrics {
   }
 
   /**
-   * A counter for each of a few known cases, which all begin at 0.
-   * @returns what counts one more of a case.
+   * A counter with one label value for each known case, all starting at 0.
+   * @returns a function that increments the counter of a case.
    */
   counters<V extends string>(
     name: string,
@@ -94,7 +102,22 @@ export class Metrics {
     return (value) => counter.inc({ [label]: value });
   }
 
-  /** A counter that is kept elsewhere, where counting has to cost nothing. @param read what it stands at. */
+  /** A counter with several labels. @returns a function that adds to the counter of these values */
+  labelled<L extends string>(
+    name: string,
+    help: string,
+    labelNames: readonly L[],
+  ): (labels: Labels<L>, by: number) => void {
+    const counter = new Counter({
+      name: `${PREFIX}${name}_total`,
+      help,
+      labelNames,
+      registers: [this.registry],
+    });
+    return (labels, by) => counter.inc(labels, by);
+  }
+
+  /** A counter that is maintained elsewhere because counting must cost nothing. @param read returns its value. */
   total(name: string, help: string, read: () => number): void {
     const counter = new Counter({
       name: `${PREFIX}${name}_total`,
@@ -108,8 +131,8 @@ export class Metrics {
   }
 
   /**
-   * @param buckets upper bounds, rising.
-   * @returns what takes a value.
+   * @param buckets ascending upper bounds.
+   * @returns a function that observes a value.
    */
   histogram<L extends string>(
     name: string,
@@ -129,19 +152,26 @@ export class Metrics {
     };
   }
 
+  /** Adds metrics of another process. @param read is called at each scrape; returns them as prom-client exports them. */
+  include(read: () => Promise<readonly object[]>): void {
+    this.sources.push(read);
+  }
+
   get contentType(): string {
     return this.registry.contentType;
   }
 
-  /** All figures in Prometheus's text format. */
+  /** All metrics in Prometheus's text format. */
   async text(): Promise<string> {
-    return this.registry.metrics();
+    const included = await Promise.all(this.sources.map((read) => read().catch(() => [])));
+    const others = AggregatorRegistry.aggregate(included.map((metrics) => [...metrics]));
+    return `${await this.registry.metrics()}${await others.metrics()}`;
   }
 }
 
-/** Bounds for what a client waits for: 1 ms to 10 s. */
+/** Buckets for latencies that clients see: 1 ms to 10 s. */
 export const SHORT_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10];
-/** Bounds for what is done in sandboxes: 10 ms to 10 minutes. */
+/** Buckets for work in sandboxes: 10 ms to 10 minutes. */
 export const WORK_SECONDS = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 180, 600];
-/** Bounds for turns and streams: 1 s to a day. */
+/** Buckets for turns and streams: 1 s to a day. */
 export const LONG_SECONDS = [1, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400];

@@ -1,21 +1,20 @@
 import type { FastifyInstance } from 'fastify';
-import { boundedMethod } from '../common/http/bounded-method.js';
-import { onRequestOver, statusOf } from '../common/http/request-context.js';
+import { boundedMethod, onRequestOver, statusOf } from '../common/http/request-context.js';
 import { LONG_SECONDS, type Metrics, SHORT_SECONDS } from './metrics.js';
 
 const EVENT_STREAM = 'text/event-stream';
 
-/** Measures each request; streams, which last as long as their clients like, on their own. */
+/** Measures each request. Streams have a separate metric, because they last as long as their clients like. */
 export function measureRequests(fastify: FastifyInstance, metrics: Metrics): void {
   const observe = metrics.histogram(
     'http_request_duration_seconds',
-    'Requests, from their arrival to the end of their answer; streams are on their own',
+    'Time from a request to the end of its response, without streams',
     SHORT_SECONDS,
     ['method', 'route', 'status'],
   );
   const observeStream = metrics.histogram(
     'stream_duration_seconds',
-    'Streams, from their request to their end',
+    'Time from the request of a stream to its end',
     LONG_SECONDS,
     [],
   );

@@ -1,5 +1,5 @@
 import { Module } from '@nestjs/common';
-import { ApiDocument } from './api-document.js';
+import { ApiDocument } from './build-document.js';
 import { OpenApiController } from './openapi.controller.js';
 
 @Module({ controllers: [OpenApiController], providers: [ApiDocument] })

@@ -1,11 +1,20 @@
 import type { AppConfig, ProviderAccess } from '../config/app-config.js';
-import type { NpmProgram } from '../sandboxes/npm-program.js';
-import type { SandboxFile, SandboxLayout } from '../sandboxes/sandbox-driver.js';
+import type { NpmProgram, SandboxFile, SandboxLayout } from '../sandboxes/driver/sandbox-driver.js';
 
 /** A tool server as the agent's pinned version has it, with its secrets. */
 export type McpServer =
   | { type: 'stdio'; name: string; command: string; args: string[]; env: Record<string, string> }
-  | { type: 'http' | 'sse'; name: string; url: string; headers: Record<string, string> };
+  | {
+      type: 'http' | 'sse';
+      name: string;
+      url: string;
+      headers: Record<string, string>;
+      /** The variable with a grant, where the gateway adds the real headers. The program sends it as GRANT_HEADER. */
+      grantVariable?: string;
+    };
+
+/** The header in which programs send a tool server's grant to the gateway. */
+export const GRANT_HEADER = 'X-Session-Grant';
 
 /** An inline skill: a SKILL.md with companions. */
 export interface InlineSkill {
@@ -36,7 +45,7 @@ export interface RuntimeTurn {
   prompt: string;
   mcpServers: readonly McpServer[];
   skills: readonly Skill[];
-  /** Key and gateway for this model. The gateway's address is the one that is valid inside of the sandbox. */
+  /** The address of the model's API inside of the sandbox, and a key that is only valid there. */
   access: ProviderAccess;
   layout: SandboxLayout;
 }
@@ -64,14 +73,28 @@ export interface ResolvedModel {
 export interface Outcome {
   /** `done`: it says that it has done its work; `failed`: that it has not; absent: it has not said anything. */
   verdict?: 'done' | 'failed';
-  /** Why it failed, in the program's own words. */
+  /** The program's own reason for a failure. Not redacted, and not yet safe to store. */
   reason?: string;
+}
+
+/** How many tokens a program reports to have used, all kinds added up. */
+export interface ReportedTokens {
+  count: number;
+  /** What the count covers; `session` includes all earlier turns. */
+  of: 'step' | 'turn' | 'session';
+}
+
+/** What one line of a runtime's output says. */
+export interface Judgement extends Outcome {
+  tokens?: ReportedTokens;
 }
 
 /** What is known about a turn's outcome after some of its output, as it is kept with the turn's progress. */
 export interface OutcomeState extends Outcome {
   /** The beginning of a line whose end has not come yet. */
   partial?: string;
+  /** As the program reports them, those of steps added up. */
+  tokens?: ReportedTokens;
   /** Something was too long to be judged, so that a missing verdict means nothing. */
   incomplete?: true;
 }
@@ -89,6 +112,11 @@ export interface AgentRuntime {
   readonly modelPrefixes: readonly string[];
   /** Programs that the sandbox must have, the CLI itself first; none for what every sandbox has. */
   readonly programs: readonly NpmProgram[];
+  /**
+   * Variables by which its program takes keys and API addresses and finds its home: only the service sets them, and an
+   * environment must not. Otherwise a client could have the operator's key sent to an address of their own.
+   */
+  readonly reservedVariables: readonly string[];
 
   /**
    * What to make of an agent's model, with the provider's own prefix already cut off.
@@ -109,8 +137,8 @@ export interface AgentRuntime {
   launch(turn: RuntimeTurn): RuntimeLaunch;
 
   /**
-   * Reads a line that the program wrote to its standard output for what it says about the outcome. The last word counts.
-   * Absent where the exit code tells all.
+   * Reads a line that the program wrote to its standard output for what it says about the outcome and about the tokens
+   * that were used. The last verdict counts. Absent for programs of which only the exit code is known.
    */
-  judge?(line: string): Outcome | undefined;
+  judge?(line: string): Judgement | undefined;
 }

@@ -1,15 +1,28 @@
-import type { SandboxFile, SandboxLayout } from '../sandboxes/sandbox-driver.js';
-import type {
-  AgentRuntime,
-  McpServer,
-  Outcome,
-  RuntimeLaunch,
-  RuntimeTurn,
-} from './agent-runtime.js';
+import type { SandboxFile, SandboxLayout } from '../sandboxes/driver/sandbox-driver.js';
+import type { AgentRuntime, Judgement, RuntimeLaunch, RuntimeTurn } from './agent-runtime.js';
 import { CLAUDE_CODE } from './cli-pins.js';
-import { parseEvent, textAt } from './json-event.js';
-import { MODEL_APIS, onlyApi, withoutVersion } from './model-api.js';
-import { defined, keyFile, plainPrompt, privateJson } from './settings.js';
+import {
+  parseEvent,
+  reported,
+  textAt,
+  tokensIn,
+  MODEL_APIS,
+  onlyApi,
+  withoutVersion,
+  defined,
+  mcpJson,
+  keyFile,
+  plainPrompt,
+  privateJson,
+} from './runtime-support.js';
+
+/** The counts of tokens that the program reports for each model. */
+const TOKENS = [
+  'inputTokens',
+  'outputTokens',
+  'cacheReadInputTokens',
+  'cacheCreationInputTokens',
+] as const;
 
 /** Claude Code. */
 export class ClaudeRuntime implements AgentRuntime {
@@ -17,6 +30,18 @@ export class ClaudeRuntime implements AgentRuntime {
   readonly aliases = ['claude'];
   readonly modelPrefixes = MODEL_APIS.anthropic.modelPrefixes;
   readonly programs = [CLAUDE_CODE];
+  readonly reservedVariables = [
+    'ANTHROPIC_API_KEY',
+    'ANTHROPIC_AUTH_TOKEN',
+    'ANTHROPIC_BASE_URL',
+    'ANTHROPIC_CONFIG_DIR',
+    'ANTHROPIC_UNIX_SOCKET',
+    'CLAUDE_CODE_API_BASE_URL',
+    'CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR',
+    'CLAUDE_CODE_OAUTH_TOKEN',
+    'CLAUDE_CONFIG_DIR',
+    'CLAUDE_SECURESTORAGE_CONFIG_DIR',
+  ];
   readonly resolveModel = onlyApi('anthropic');
 
   settingsFiles({ layout, access }: RuntimeTurn): SandboxFile[] {
@@ -24,8 +49,7 @@ export class ClaudeRuntime implements AgentRuntime {
   }
 
   mcpFiles({ layout, mcpServers }: RuntimeTurn): SandboxFile[] {
-    const servers = Object.fromEntries(mcpServers.map((server) => [server.name, describe(server)]));
-    return [privateJson(mcpPath(layout), { mcpServers: servers })];
+    return [privateJson(mcpPath(layout), mcpJson(mcpServers))];
   }
 
   skillsFolder({ home }: SandboxLayout): string {
@@ -75,20 +99,25 @@ export class ClaudeRuntime implements AgentRuntime {
     };
   }
 
-  judge(line: string): Outcome | undefined {
+  judge(line: string): Judgement | undefined {
     const event = parseEvent(line);
     if (event?.['type'] !== 'result') return undefined;
-    if (event['is_error'] !== true && event['subtype'] === 'success') return { verdict: 'done' };
+    // A resumed session goes on counting; the event's own `usage` leaves the small models out.
+    const used = reported(tokensOfModels(event['modelUsage']), 'session');
+    if (event['is_error'] !== true && event['subtype'] === 'success')
+      return { verdict: 'done', ...used };
     const reason = textAt(event, 'result') ?? textAt(event, 'subtype');
-    return { verdict: 'failed', reason };
+    return { verdict: 'failed', reason, ...used };
   }
+}
+
+/** All models: the program also asks small ones, for titles and summaries. */
+function tokensOfModels(usage: unknown): number | undefined {
+  if (typeof usage !== 'object' || usage === null) return undefined;
+  const counts = Object.values(usage).flatMap((each) => tokensIn(each, TOKENS) ?? []);
+  return counts.length === 0 ? undefined : counts.reduce((sum, count) => sum + count, 0);
 }
 
 function mcpPath({ home }: SandboxLayout): string {
   return `${home}/.claude/mcp-servers.json`;
-}
-
-function describe(server: McpServer): Record<string, unknown> {
-  const { name: _name, ...settings } = server;
-  return settings;
 }

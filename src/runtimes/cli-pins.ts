@@ -1,4 +1,4 @@
-import type { NpmProgram } from '../sandboxes/npm-program.js';
+import type { NpmProgram } from '../sandboxes/driver/sandbox-driver.js';
 
 /**
  * The agent programs and the versions that the runtimes were written for and are tested with. Changing a version is a

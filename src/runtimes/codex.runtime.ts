@@ -1,15 +1,26 @@
-import type { SandboxFile, SandboxLayout } from '../sandboxes/sandbox-driver.js';
-import type {
-  AgentRuntime,
-  McpServer,
-  Outcome,
-  RuntimeLaunch,
-  RuntimeTurn,
+import type { SandboxFile, SandboxLayout } from '../sandboxes/driver/sandbox-driver.js';
+import {
+  GRANT_HEADER,
+  type AgentRuntime,
+  type McpServer,
+  type Judgement,
+  type RuntimeLaunch,
+  type RuntimeTurn,
 } from './agent-runtime.js';
 import { CODEX } from './cli-pins.js';
-import { parseEvent, textAt } from './json-event.js';
-import { MODEL_APIS, onlyApi } from './model-api.js';
-import { defined, keyFile, plainPrompt, privateFile } from './settings.js';
+import {
+  parseEvent,
+  reported,
+  textAt,
+  tokensIn,
+  MODEL_APIS,
+  onlyApi,
+  defined,
+  keyFile,
+  plainPrompt,
+  privateFile,
+  withVersion,
+} from './runtime-support.js';
 
 const DEFAULT_URL = 'https://api.openai.com/v1';
 
@@ -19,6 +30,14 @@ export class CodexRuntime implements AgentRuntime {
   readonly aliases = ['codex'];
   readonly modelPrefixes = MODEL_APIS.openai.modelPrefixes;
   readonly programs = [CODEX];
+  readonly reservedVariables = [
+    'CODEX_ACCESS_TOKEN',
+    'CODEX_API_KEY',
+    'CODEX_HOME',
+    'CODEX_SQLITE_HOME',
+    'OPENAI_API_KEY',
+    'OPENAI_BASE_URL',
+  ];
   readonly resolveModel = onlyApi('openai');
 
   settingsFiles(turn: RuntimeTurn): SandboxFile[] {
@@ -57,9 +76,13 @@ export class CodexRuntime implements AgentRuntime {
     };
   }
 
-  judge(line: string): Outcome | undefined {
+  judge(line: string): Judgement | undefined {
     const event = parseEvent(line);
-    if (event?.['type'] === 'turn.completed') return { verdict: 'done' };
+    if (event?.['type'] === 'turn.completed') {
+      // Cached tokens are among those of the input.
+      const count = tokensIn(event['usage'], ['input_tokens', 'output_tokens']);
+      return { verdict: 'done', ...reported(count, 'session') };
+    }
     if (event?.['type'] !== 'turn.failed') return undefined;
     return { verdict: 'failed', reason: textAt(event, 'error', 'message') };
   }
@@ -69,10 +92,9 @@ function configPath({ home }: SandboxLayout): string {
   return `${home}/.codex/config.toml`;
 }
 
-/** A gateway that is given without any path is taken to serve the API at its usual one. */
+/** Codex does not append the version itself. */
 function apiUrl(baseUrl: string | undefined): string {
-  if (baseUrl === undefined) return DEFAULT_URL;
-  return new URL(baseUrl).pathname === '/' ? `${baseUrl}/v1` : baseUrl;
+  return baseUrl === undefined ? DEFAULT_URL : withVersion(baseUrl, 'v1');
 }
 
 /** JSON's strings, arrays of strings and numbers are TOML's. */
@@ -118,6 +140,12 @@ function describe(server: McpServer): string {
           `args = ${toml(server.args)}`,
           `env = ${inlineTable(server.env)}`,
         ]
-      : [`url = ${toml(server.url)}`, `http_headers = ${inlineTable(server.headers)}`];
+      : [
+          `url = ${toml(server.url)}`,
+          `http_headers = ${inlineTable(server.headers)}`,
+          ...(server.grantVariable === undefined
+            ? []
+            : [`env_http_headers = ${inlineTable({ [GRANT_HEADER]: server.grantVariable })}`]),
+        ];
   return [head, ...lines].join('\n');
 }

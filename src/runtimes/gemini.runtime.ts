@@ -1,15 +1,26 @@
-import type { SandboxFile, SandboxLayout } from '../sandboxes/sandbox-driver.js';
+import type { SandboxFile, SandboxLayout } from '../sandboxes/driver/sandbox-driver.js';
 import type {
   AgentRuntime,
   McpServer,
-  Outcome,
+  Judgement,
   RuntimeLaunch,
   RuntimeTurn,
 } from './agent-runtime.js';
 import { GEMINI_CLI } from './cli-pins.js';
-import { parseEvent, textAt } from './json-event.js';
-import { MODEL_APIS, onlyApi, withoutVersion } from './model-api.js';
-import { defined, keyFile, plainPrompt, privateJson } from './settings.js';
+import {
+  parseEvent,
+  reported,
+  textAt,
+  tokensIn,
+  MODEL_APIS,
+  onlyApi,
+  withoutVersion,
+  defined,
+  headersOf,
+  keyFile,
+  plainPrompt,
+  privateJson,
+} from './runtime-support.js';
 
 /** Google's Gemini CLI. */
 export class GeminiRuntime implements AgentRuntime {
@@ -17,6 +28,15 @@ export class GeminiRuntime implements AgentRuntime {
   readonly aliases = ['gemini'];
   readonly modelPrefixes = MODEL_APIS.google.modelPrefixes;
   readonly programs = [GEMINI_CLI];
+  readonly reservedVariables = [
+    'GEMINI_API_KEY',
+    'GEMINI_CLI_HOME',
+    'GEMINI_CLI_SYSTEM_DEFAULTS_PATH',
+    'GEMINI_CLI_SYSTEM_SETTINGS_PATH',
+    'GOOGLE_API_KEY',
+    'GOOGLE_GEMINI_BASE_URL',
+    'GOOGLE_VERTEX_BASE_URL',
+  ];
   readonly resolveModel = onlyApi('google');
 
   settingsFiles({ layout, access }: RuntimeTurn): SandboxFile[] {
@@ -61,11 +81,12 @@ export class GeminiRuntime implements AgentRuntime {
     };
   }
 
-  judge(line: string): Outcome | undefined {
+  judge(line: string): Judgement | undefined {
     const event = parseEvent(line);
     if (event?.['type'] !== 'result') return undefined;
-    if (event['status'] === 'success') return { verdict: 'done' };
-    return { verdict: 'failed', reason: textAt(event, 'error', 'message') };
+    const used = reported(tokensIn(event['stats'], ['total_tokens']), 'turn');
+    if (event['status'] === 'success') return { verdict: 'done', ...used };
+    return { verdict: 'failed', reason: textAt(event, 'error', 'message'), ...used };
   }
 }
 
@@ -92,6 +113,6 @@ function describe(server: McpServer): Record<string, unknown> {
     const { command, args, env } = server;
     return { command, args, env, trust: true };
   }
-  const { url, headers } = server;
-  return { [server.type === 'http' ? 'httpUrl' : 'url']: url, headers, trust: true };
+  const headers = headersOf(server, (name) => `\${${name}}`);
+  return { [server.type === 'http' ? 'httpUrl' : 'url']: server.url, headers, trust: true };
 }

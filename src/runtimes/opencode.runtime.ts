@@ -1,17 +1,26 @@
-import type { SandboxFile, SandboxLayout } from '../sandboxes/sandbox-driver.js';
+import type { SandboxFile, SandboxLayout } from '../sandboxes/driver/sandbox-driver.js';
 import type {
   AgentRuntime,
   McpServer,
   ModelApi,
-  Outcome,
+  Judgement,
   ResolvedModel,
   RuntimeLaunch,
   RuntimeTurn,
 } from './agent-runtime.js';
 import { OPENCODE, RIPGREP } from './cli-pins.js';
-import { parseEvent, textAt } from './json-event.js';
-import { MODEL_APIS, withVersion } from './model-api.js';
-import { keyFile, plainPrompt, privateJson } from './settings.js';
+import {
+  parseEvent,
+  reported,
+  textAt,
+  tokensIn,
+  MODEL_APIS,
+  withVersion,
+  headersOf,
+  keyFile,
+  plainPrompt,
+  privateJson,
+} from './runtime-support.js';
 
 const APIS = Object.keys(MODEL_APIS) as ModelApi[];
 /** Where OpenCode's own client of each API expects the key, and which version its addresses end with. */
@@ -30,6 +39,27 @@ export class OpenCodeRuntime implements AgentRuntime {
   readonly aliases = [];
   readonly modelPrefixes = APIS.map((api) => `${api}/`);
   readonly programs = [OPENCODE, RIPGREP];
+  readonly reservedVariables = [
+    'ANTHROPIC_API_KEY',
+    'ANTHROPIC_AUTH_TOKEN',
+    'ANTHROPIC_BASE_URL',
+    'GOOGLE_GENERATIVE_AI_API_KEY',
+    'OPENAI_API_KEY',
+    'OPENAI_BASE_URL',
+    'OPENCODE_API_KEY',
+    'OPENCODE_AUTH_CONTENT',
+    'OPENCODE_CONFIG',
+    'OPENCODE_CONFIG_CONTENT',
+    'OPENCODE_CONFIG_DIR',
+    'OPENCODE_DB',
+    'OPENCODE_MODELS_PATH',
+    'OPENCODE_MODELS_URL',
+    'OPENCODE_TEST_HOME',
+    'OPENCODE_TEST_MANAGED_CONFIG_DIR',
+    'XDG_CONFIG_HOME',
+    'XDG_DATA_HOME',
+    'XDG_STATE_HOME',
+  ];
 
   resolveModel(model: string): ResolvedModel | undefined {
     for (const api of APIS) {
@@ -72,7 +102,7 @@ export class OpenCodeRuntime implements AgentRuntime {
     };
   }
 
-  judge(line: string): Outcome | undefined {
+  judge(line: string): Judgement | undefined {
     const event = parseEvent(line);
     switch (event?.['type']) {
       case 'error':
@@ -83,12 +113,23 @@ export class OpenCodeRuntime implements AgentRuntime {
       case 'text':
         return { verdict: 'done' };
       case 'step_finish':
-        // After calls of tools the model has its say again.
-        return textAt(event, 'part', 'reason') === 'tool-calls' ? {} : { verdict: 'done' };
+        return {
+          // After calls of tools the model is asked again.
+          ...(textAt(event, 'part', 'reason') === 'tool-calls' ? {} : { verdict: 'done' as const }),
+          ...reported(tokensOfStep(event['part']), 'step'),
+        };
       default:
         return undefined;
     }
   }
+}
+
+function tokensOfStep(part: unknown): number | undefined {
+  const { tokens } = (part ?? {}) as { tokens?: { cache?: unknown } };
+  const direct = tokensIn(tokens, ['input', 'output', 'reasoning']);
+  return direct === undefined
+    ? undefined
+    : direct + (tokensIn(tokens?.cache, ['read', 'write']) ?? 0);
 }
 
 function keyOf({ model, access }: RuntimeTurn): Record<string, string> {
@@ -121,5 +162,6 @@ function describe(server: McpServer): Record<string, unknown> {
     const { command, args, env } = server;
     return { type: 'local', command: [command, ...args], environment: env };
   }
-  return { type: 'remote', url: server.url, headers: server.headers, oauth: false };
+  const headers = headersOf(server, (name) => `{env:${name}}`);
+  return { type: 'remote', url: server.url, headers, oauth: false };
 }

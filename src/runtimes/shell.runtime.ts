@@ -1,4 +1,6 @@
+import type { SandboxFile } from '../sandboxes/driver/sandbox-driver.js';
 import type { AgentRuntime, ResolvedModel, RuntimeLaunch, RuntimeTurn } from './agent-runtime.js';
+import { mcpJson, privateJson } from './runtime-support.js';
 
 /** Reads the whole script before it runs a line of it, so that the script's commands cannot eat it from stdin. */
 const RUN_STDIN = 'script=$(cat) && exec </dev/null && eval "$script"';
@@ -9,6 +11,7 @@ export class ShellRuntime implements AgentRuntime {
   readonly aliases = [];
   readonly modelPrefixes = ['shell/'];
   readonly programs = [];
+  readonly reservedVariables = [];
 
   resolveModel(model: string): ResolvedModel {
     return { model, api: undefined };
@@ -18,17 +21,8 @@ export class ShellRuntime implements AgentRuntime {
     return [];
   }
 
-  mcpFiles(turn: RuntimeTurn): { path: string; content: string; mode: number }[] {
-    const servers = Object.fromEntries(
-      turn.mcpServers.map(({ name, ...server }) => [name, server]),
-    );
-    return [
-      {
-        path: `${turn.layout.home}/.mcp.json`,
-        content: JSON.stringify({ mcpServers: servers }, null, 2),
-        mode: 0o600,
-      },
-    ];
+  mcpFiles(turn: RuntimeTurn): SandboxFile[] {
+    return [privateJson(`${turn.layout.home}/.mcp.json`, mcpJson(turn.mcpServers))];
   }
 
   skillsFolder(layout: { home: string }): string {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import { readOrCreate } from '../common/create-once.js';
+import { readOrCreate } from '../common/files.js';
 
 /** Injection token of the one {@link SandboxDriver} that configuration chose. */
 export const SANDBOX_DRIVER = Symbol('sandbox driver');
@@ -11,6 +11,13 @@ export const SANDBOX_DRIVER = Symbol('sandbox driver');
  */
 export class SandboxHost {
   constructor(readonly name: string | null) {}
+}
+
+/** Where sandboxes are, according to their records. */
+export interface SandboxPlace {
+  driver: string;
+  /** `null`: reachable from each worker of the driver. */
+  host: string | null;
 }
 
 /** The lasting name of this installation's data folder, made on first use. */

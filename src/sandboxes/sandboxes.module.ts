@@ -1,22 +1,37 @@
 import { join } from 'node:path';
-import { Global, Logger, Module } from '@nestjs/common';
+import { Global, Inject, Logger, Module, type OnApplicationShutdown } from '@nestjs/common';
 import { AppConfig } from '../config/app-config.js';
+import { modelGatewaysOf } from '../config/gateway-config.js';
+import { ensureInstallation } from '../database/installation.js';
 import { Sql } from '../database/sql.js';
-import { makeDockerDriver } from './docker/make-docker-driver.js';
-import { loadInstallationName } from './installation-name.js';
-import { makeLocalDriver } from './local/make-local-driver.js';
-import type { SandboxDriver } from './sandbox-driver.js';
+import { Metrics } from '../metrics/metrics.js';
+import { RemoteGateway } from '../gateway/network/remote-gateway.js';
+import { type SharedGatewayConfig, sharedGatewayConfig } from '../gateway/gateway-config.js';
+import { GRANT_KEYS, KeyRing } from '../secrets/key-ring.js';
+import { LimitLog } from './limit-log.js';
+import type { SandboxDriver } from './driver/sandbox-driver.js';
+import { SandboxRoom } from './sandbox-room.js';
+import { UnknownStatesReport } from './driver/unknown-states-report.js';
 import { loadHostName, SANDBOX_DRIVER, SandboxHost } from './sandbox-host.js';
+import { SharedPreparation } from './shared-preparation.service.js';
 
-/** Makes the driver that configuration chose. The only place that knows drivers by name. */
+/** Owns the driver that configuration chose: makes and closes it. The only place that knows drivers by name. */
 @Global()
 @Module({
   providers: [
+    LimitLog,
     {
       provide: SANDBOX_DRIVER,
-      inject: [AppConfig, Sql],
+      // Commands that only remove sandboxes need neither keys nor metrics.
+      inject: [
+        AppConfig,
+        Sql,
+        { token: KeyRing, optional: true },
+        { token: Metrics, optional: true },
+      ],
       useFactory: makeDriver,
     },
+    SharedPreparation,
     {
       provide: SandboxHost,
       inject: [AppConfig],
@@ -25,71 +40,185 @@ import { loadHostName, SANDBOX_DRIVER, SandboxHost } from './sandbox-host.js';
           config.sandbox.driver === 'local' ? await loadHostName(config.dataDir) : null,
         ),
     },
+    SandboxRoom,
   ],
-  exports: [SANDBOX_DRIVER, SandboxHost],
+  exports: [SANDBOX_DRIVER, SandboxHost, SandboxRoom],
 })
-export class SandboxesModule {}
+export class SandboxesModule implements OnApplicationShutdown {
+  constructor(@Inject(SANDBOX_DRIVER) private readonly driver: SandboxDriver) {}
+
+  /**
+   * The last phase of a shutdown. The driver's users stop in the phase before: the worker, the warm pool, the reaper and
+   * the preparation wait there for what they have begun, each up to its limit.
+   */
+  async onApplicationShutdown(): Promise<void> {
+    await this.driver.close();
+  }
+}
 
 /** What every driver is made with. */
 interface DriverParts {
   config: AppConfig;
   sql: Sql;
+  gatewayConfig: SharedGatewayConfig;
   limits: { memoryBytes: number; diskBytes: number; processes: number };
   gateways: { host: string; port: number }[];
   logger: { warn(message: string): void; debug(message: string): void };
+  unknownStates: UnknownStatesReport;
 }
 
-/** The drivers that there are. A suite of its own holds each to the contract; one without it fails the tests. */
+/**
+ * The drivers that there are. A suite of its own holds each to the contract; one without it fails the tests. Each is
+ * loaded only where it is used: the client of Docker's engine alone has 150 modules.
+ */
 export const DRIVERS = {
-  local: ({ config, limits, gateways, logger }: DriverParts): Promise<SandboxDriver> =>
-    makeLocalDriver({
+  local: async ({
+    config,
+    gatewayConfig,
+    limits,
+    gateways,
+    logger,
+    unknownStates,
+  }: DriverParts): Promise<SandboxDriver> => {
+    const { makeLocalDriver } = await import('./driver/local/make-local-driver.js');
+    return makeLocalDriver({
       stateDir: join(config.dataDir, 'sandboxes'),
+      gatewayDir: join(config.dataDir, 'gateway'),
+      gatewayConfig,
       cacheDir: config.cacheDir,
       isolation: config.sandbox.isolation,
+      cpus: config.sandbox.cpus,
+      layers: { most: config.sandbox.builds.kept, seconds: config.sandbox.builds.keptSeconds },
+      buildLimitMs: config.sandbox.builds.limitMs,
       limits,
       gateways,
+      network: config.network,
       logger,
-    }),
-  docker: async ({ config, sql, limits, gateways, logger }: DriverParts): Promise<SandboxDriver> =>
-    makeDockerDriver({
-      ...config.sandbox.docker,
-      // Several processes, on several hosts, are one installation when they share a database.
-      installation: () => loadInstallationName(sql),
-      limits,
-      gateways,
-      logger,
-    }),
-};
-
-async function makeDriver(config: AppConfig, sql: Sql): Promise<SandboxDriver> {
-  const { driver, memoryBytes, diskBytes, processes } = config.sandbox;
-  if (driver !== 'local' && driver !== 'docker') {
-    const there = Object.keys(DRIVERS).join(' or ');
-    throw new Error(`SANDBOX_DRIVER: "${driver}" is not part of this build; use ${there}`);
-  }
-  const nest = new Logger('Sandbox');
-  return DRIVERS[driver]({
+      unknownStates,
+    });
+  },
+  docker: async ({
     config,
     sql,
+    gatewayConfig,
+    limits,
+    gateways,
+    logger,
+    unknownStates,
+  }: DriverParts): Promise<SandboxDriver> => {
+    const { makeDockerDriver } = await import('./driver/docker/make-docker-driver.js');
+    return makeDockerDriver({
+      ...config.sandbox.docker,
+      cache: { images: config.sandbox.builds.kept, seconds: config.sandbox.builds.keptSeconds },
+      buildLimitMs: config.sandbox.builds.limitMs,
+      cpus: config.sandbox.cpus,
+      // Several processes, on several hosts, are one installation when they share a database.
+      installation: async () => (await ensureInstallation(sql)).id,
+      gatewayConfig,
+      limits,
+      gateways,
+      logger,
+      unknownStates,
+    });
+  },
+  kubernetes: async ({
+    config,
+    sql,
+    gatewayConfig: { grantKeys },
+    limits,
+    gateways,
+    logger,
+    unknownStates,
+  }: DriverParts): Promise<SandboxDriver> => {
+    const { gatewayPods, ...kubernetes } = config.sandbox.kubernetes;
+    const { url, workersUrl } = config.gateway;
+    const { certificates, privateHosts } = config.network;
+    const { image, runtime } = config.sandbox.docker;
+    const { makeKubernetesDriver } = await import('./driver/kubernetes/make-kubernetes-driver.js');
+    return makeKubernetesDriver({
+      ...kubernetes,
+      image,
+      runtimeClass: runtime,
+      cpus: config.sandbox.cpus,
+      installation: async () => (await ensureInstallation(sql)).id,
+      ...(url !== undefined && {
+        gateway: {
+          url,
+          pods: gatewayPods,
+          // A command has no keys, and so no secrets for sandboxes.
+          ...(grantKeys.length > 0 && {
+            remote: new RemoteGateway({ url, workersUrl, grantKeys, certificates }),
+          }),
+        },
+      }),
+      gateways,
+      privateHosts,
+      limits,
+      logger,
+      unknownStates,
+    });
+  },
+  sprites: async ({
+    config,
+    sql,
+    gatewayConfig: { grantKeys },
+    limits,
+    logger,
+    unknownStates,
+  }: DriverParts): Promise<SandboxDriver> => {
+    const { token = '', baseUrl, prefix } = config.sandbox.sprites;
+    const { url, workersUrl } = config.gateway;
+    const { certificates } = config.network;
+    const hasKeys = Object.values(config.providers).some(({ apiKey }) => apiKey !== undefined);
+    const { makeSpritesDriver } = await import('./driver/sprites/make-sprites-driver.js');
+    return makeSpritesDriver({
+      access: { token, baseUrl },
+      prefix,
+      installation: async () => (await ensureInstallation(sql)).id,
+      ...(url !== undefined && {
+        gateway: {
+          url,
+          // A command has no keys, and so no secrets for sandboxes.
+          ...(grantKeys.length > 0 && {
+            remote: new RemoteGateway({ url, workersUrl, grantKeys, certificates }),
+          }),
+        },
+      }),
+      ...(url === undefined &&
+        hasKeys && { needsGateway: 'sprites get no keys of model providers without a gateway' }),
+      limits,
+      logger,
+      unknownStates,
+    });
+  },
+};
+
+async function makeDriver(
+  config: AppConfig,
+  sql: Sql,
+  keys?: KeyRing,
+  metrics?: Metrics,
+): Promise<SandboxDriver> {
+  const { driver, memoryBytes, diskBytes, processes } = config.sandbox;
+  const nest = new Logger('Sandbox');
+  const gateways = modelGatewaysOf(config);
+  const made = await DRIVERS[driver]({
+    config,
+    sql,
+    gatewayConfig: sharedGatewayConfig({
+      grantKeys: keys?.derive(GRANT_KEYS) ?? [],
+      gateways,
+      network: config.network,
+    }),
     limits: { memoryBytes, diskBytes, processes },
-    gateways: gatewaysOf(config),
+    gateways,
+    unknownStates: new UnknownStatesReport(metrics),
     logger: {
       warn: (message) => nest.warn(message),
       debug: (message) => nest.debug(message),
     },
   });
-}
-
-/** The addresses that the operator has put in place of model providers' own. */
-function gatewaysOf({ providers }: AppConfig): { host: string; port: number }[] {
-  return Object.values(providers).flatMap(({ baseUrl }) => {
-    if (baseUrl === undefined) return [];
-    const { hostname, port, protocol } = new URL(baseUrl);
-    return [
-      {
-        host: hostname.replace(/^\[|\]$/g, ''),
-        port: Number(port) || (protocol === 'https:' ? 443 : 80),
-      },
-    ];
-  });
+  metrics?.include(async () => (await made.gatewayMetrics?.()) ?? []);
+  metrics?.include(async () => made.metrics?.() ?? []);
+  return made;
 }

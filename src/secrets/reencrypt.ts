@@ -1,16 +1,18 @@
 import type { SqlExecutor, Statement } from '../database/sql.js';
-import { KeyRing } from './key-ring.js';
-import { secretContext } from './secret-contexts.js';
+import { KeyRing, secretContext } from './key-ring.js';
 
 const BATCH = 100;
-/** A pass that finds nothing ends it; more passes than this mean that somebody keeps sealing with another key. */
+/**
+ * Re-encryption ends after a pass that finds nothing. If it takes more passes than this, another process still encrypts
+ * with an old key.
+ */
 const MAX_PASSES = 10;
 
-/** A column of sealed texts. `keys` are the primary key's columns, and what the context is made of. */
+/** An encrypted column. `keys` are the columns of the primary key, from which the context is built. */
 interface SealedColumn {
   table: string;
   column: string;
-  keys: readonly { column: string; type: 'uuid' | 'integer' }[];
+  keys: readonly { column: string; type: 'uuid' | 'integer' | 'text' }[];
   context: (...keys: never[]) => string;
 }
 
@@ -21,7 +23,7 @@ const versionOf = (column: string) =>
     { column: 'version', type: 'integer' },
   ] as const;
 
-/** All of them. A new sealed column is one more line. */
+/** All encrypted columns. Add new ones here. */
 const COLUMNS: readonly SealedColumn[] = [
   {
     table: 'environments',
@@ -43,6 +45,15 @@ const COLUMNS: readonly SealedColumn[] = [
     context: secretContext.agentVersion,
   },
   { table: 'sessions', column: 'secrets_sealed', keys: ID, context: secretContext.session },
+  {
+    table: 'user_keys',
+    column: 'key_sealed',
+    keys: [
+      { column: 'user_id', type: 'uuid' },
+      { column: 'provider', type: 'text' },
+    ],
+    context: secretContext.userKey,
+  },
 ];
 
 const PRUNE: Statement = {
@@ -55,21 +66,21 @@ const PRUNE: Statement = {
     RETURNING id`,
 };
 
-/** What {@link reencrypt} did. */
+/** The result of {@link reencrypt}. */
 export interface Reencryption {
-  /** The key that everything is sealed with now. */
+  /** The key that all secrets are encrypted with now. */
   keyId: string;
-  /** How many secrets were sealed anew. */
+  /** The number of secrets that were re-encrypted. */
   resealed: number;
-  /** Keys that nothing needs any more: they may leave the ring. */
+  /** Keys that no secret uses any more. They can be removed from the ring. */
   prunedKeyIds: string[];
 }
 
 /**
- * Seals every secret that another key sealed with the ring's first key, in small batches, and forgets the keys that
- * nothing needs any more. Safe beside running services as long as their rings have the first key: a row that they
- * change meanwhile is left to them and looked at again.
- * @throws Error when a secret cannot be opened with the ring.
+ * Re-encrypts all secrets that do not use the ring's first key, in small batches, and unregisters the keys that are no
+ * longer used. Safe to run beside services whose rings have the same first key: rows that they change at the same time
+ * are skipped and checked again.
+ * @throws Error when a secret cannot be decrypted with the ring.
  */
 export async function reencrypt(sql: SqlExecutor, ring: KeyRing): Promise<Reencryption> {
   let resealed = 0;
@@ -90,11 +101,11 @@ async function reencryptColumn(
     if (found === 0) return total;
   }
   throw new Error(
-    `${column.table} keeps getting secrets of another key: restart every process with the new ring first`,
+    `${column.table} still receives secrets encrypted with another key: restart every process with the new ENCRYPTION_KEYS first`,
   );
 }
 
-/** Walks along the primary key, so that each row is read once however many there are. */
+/** Iterates in primary key order, so that each row is read only once. */
 async function passOver(
   sql: SqlExecutor,
   ring: KeyRing,

@@ -9,22 +9,22 @@ const ADD = {
 };
 
 /**
- * Notes the ring's first key in the database, and makes sure that the ring can open all that was sealed there: a
- * process with a wrong or missing key would otherwise find out in the middle of a turn.
- * @throws Error in one line that says which key is wrong or missing.
+ * Registers the ring's first key in the database and checks that the ring has all keys that the database's secrets
+ * need. Otherwise a wrong or missing key would only show in the middle of a turn.
+ * @throws Error with a one-line message that names the wrong or missing key.
  */
 export async function registerKeys(sql: SqlExecutor, ring: KeyRing): Promise<void> {
-  // Before the key is noted: a ring that does not fit must leave no trace that keeps others from starting.
+  // Check before registering, because a key of an unsuitable ring would keep other processes from starting.
   await requireRegistered(sql, ring);
   await sql.query(ADD, [ring.primaryId, ring.seal(PROBE, contextOf(ring.primaryId))]);
-  // And after: somebody may have noted another one in between.
+  // Check again, because another process may have registered a key in between.
   await requireRegistered(sql, ring);
 }
 
 /**
- * Makes sure that the ring can open all that was sealed in the database. Changes nothing.
- * @returns the ids of the keys that secrets in the database were sealed with.
- * @throws Error in one line that says which key is wrong or missing.
+ * Checks that the ring has all keys that the database's secrets need. Changes nothing.
+ * @returns the ids of these keys.
+ * @throws Error with a one-line message that names the wrong or missing key.
  */
 export async function requireRegistered(sql: SqlExecutor, ring: KeyRing): Promise<string[]> {
   const registered = await sql.query<{ id: string; probe: string }>(LIST);

@@ -1,11 +1,27 @@
+import { join } from 'node:path';
+import { readOrCreate } from '../common/files.js';
+import { KeyRing } from './key-ring.js';
 import { Global, Module } from '@nestjs/common';
 import { AppConfig } from '../config/app-config.js';
 import { Sql } from '../database/sql.js';
-import { loadKeyRing } from './key-ring-source.js';
-import { KeyRing } from './key-ring.js';
 import { registerKeys } from './registered-keys.js';
+import { UserKeys } from './user-keys.js';
 
-/** The key ring, checked against the keys that the database's secrets were encrypted with. */
+/**
+ * Loads the key ring from `ENCRYPTION_KEYS`, or from a file in the data folder, which is created (mode 0600) if it is
+ * missing. When several processes create it at the same time, they all use the same one.
+ */
+export async function loadKeyRing(config: {
+  encryptionKeys?: string;
+  dataDir: string;
+}): Promise<KeyRing> {
+  if (config.encryptionKeys !== undefined) return KeyRing.parse(config.encryptionKeys);
+  const path = join(config.dataDir, 'encryption-keys');
+  const text = await readOrCreate(path, () => `${KeyRing.generateEntry()}\n`, 0o600);
+  return KeyRing.parse(text.trim());
+}
+
+/** The key ring, after checking that it has all keys that the database's secrets need, and what users keep sealed. */
 @Global()
 @Module({
   providers: [
@@ -18,7 +34,8 @@ import { registerKeys } from './registered-keys.js';
         return ring;
       },
     },
+    UserKeys,
   ],
-  exports: [KeyRing],
+  exports: [KeyRing, UserKeys],
 })
 export class SecretsModule {}

@@ -1,22 +1,38 @@
+import { formatTraceparent, parseTraceparent, Tracing } from '../tracing/tracing.js';
 import { Injectable } from '@nestjs/common';
 import { Clock } from '../common/clock.js';
 import { LONG_SECONDS, Metrics } from '../metrics/metrics.js';
-import { Tracing } from '../tracing/tracing.js';
-import { spanIdOf } from './turn-span.js';
 
-/** A turn that has ended, as figures and traces know it. */
+/**
+ * Derives the id of a turn's span from the turn's id, because spans in several processes refer to it before the span
+ * itself is made at the turn's end.
+ */
+export function spanIdOf(turnId: string): string {
+  return turnId.replaceAll('-', '').slice(0, 16);
+}
+
+/** W3C trace context of a turn's span; `undefined` for a turn whose request had none. */
+export function turnTraceparent(turn: {
+  id: string;
+  traceparent: string | null;
+}): string | undefined {
+  const request = parseTraceparent(turn.traceparent);
+  return request && formatTraceparent({ ...request, spanId: spanIdOf(turn.id) });
+}
+
+/** A turn that has ended, with the fields that metrics and traces need. */
 export interface EndedTurn {
   id: string;
   sessionId: string;
   turnNumber: number;
   provider: string;
-  /** W3C trace context of the request that asked for it. */
+  /** W3C trace context of the request that created the turn. */
   traceparent: string | null;
-  /** Time since it was accepted. Milliseconds. */
+  /** Time since the turn was accepted. Milliseconds. */
   ageMs: number;
 }
 
-/** Takes note of every turn that this process has ended: counts it, and ends its span. */
+/** Records every turn that this process has ended: in the metrics, and as a span of its trace. */
 @Injectable()
 export class EndedTurns {
   private readonly observe: (seconds: number, labels: { provider: string; state: string }) => void;

@@ -1,9 +1,10 @@
 import { notFound } from '../common/errors.js';
-import { isUuid } from '../common/uuid.js';
+import { isUuid } from '../common/storable.js';
 import type { Sql } from '../database/sql.js';
-import type { Doorbell } from '../event-log/doorbell.js';
+import type { Notifier } from '../event-log/log-notifications.js';
+import type { SandboxState } from '../sandboxes/lifecycle/sandbox-states.js';
 import { refusalOf, type SessionStatus } from './session-transitions.js';
-import { terminateLocked } from './sessions.repository.js';
+import { terminateLocked } from './session-termination.js';
 
 const LIST = {
   name: 'operations-sessions',
@@ -23,7 +24,9 @@ const FIND = {
       s.environment_id, s.environment_version, s.timeout, s.turn_count AS turns, s.exit_code, s.error,
       s.created_at AS created, s.updated_at AS updated, b.driver AS sandbox_driver,
       b.sandbox_id AS sandbox_adopted,
-      b.host AS sandbox_host, b.idle_since AS sandbox_idle_since, b.doomed_at AS sandbox_given_up
+      b.host AS sandbox_host, b.state AS sandbox_state, b.state_since AS sandbox_state_since,
+      CASE b.state WHEN 'idle' THEN b.state_since END AS sandbox_idle_since,
+      CASE b.state WHEN 'deleting' THEN b.state_since END AS sandbox_given_up
     FROM sessions s JOIN users u ON u.id = s.user_id
     LEFT JOIN sandboxes b ON b.session_id = s.id
     WHERE s.id = $1`,
@@ -37,12 +40,20 @@ const TURNS = {
       (extract(epoch FROM coalesce(ended_at, now()) - started_at) * 1000)::float8 AS ran_ms
     FROM turns WHERE session_id = $1 ORDER BY turn_number`,
 };
+const WAITING = {
+  name: 'operations-waiting',
+  text: `
+    SELECT s.id, u.name AS user, s.provider, t.turn_number AS turn, t.created_at AS waiting_since
+    FROM turns t JOIN sessions s ON s.id = t.session_id JOIN users u ON u.id = s.user_id
+    WHERE t.status = 'pending' OR t.status = 'running' AND t.lease_expires_at <= now()
+    ORDER BY t.created_at, t.id LIMIT $1`,
+};
 const LOCK = {
   name: 'operations-lock',
   text: 'SELECT status FROM sessions WHERE id = $1 FOR UPDATE',
 };
 
-/** A session as operators see it, whoever owns it. */
+/** A session of any user as operators see it. */
 export interface SessionRecord {
   id: string;
   user: string;
@@ -51,6 +62,15 @@ export interface SessionRecord {
   turns: number;
   created: string;
   error: string | null;
+}
+
+/** A session whose turn no worker has. */
+export interface WaitingSession {
+  id: string;
+  user: string;
+  provider: string;
+  turn: number;
+  waiting_since: string;
 }
 
 /** All that operators see of a session: no prompt, no output, no secret. */
@@ -63,11 +83,13 @@ export interface SessionDetails extends SessionRecord {
   timeout: number;
   exit_code: number | null;
   updated: string;
-  /** `null`: there is none on record. */
+  /** `null` if the session has no sandbox on record. */
   sandbox_driver: string | null;
   sandbox_host: string | null;
-  /** The sandbox's own name, where it was made before the session and so is not named for it. */
+  /** The name of the sandbox if it was made before the session, and so is not named after it. */
   sandbox_adopted: string | null;
+  sandbox_state: SandboxState | null;
+  sandbox_state_since: string | null;
   sandbox_idle_since: string | null;
   sandbox_given_up: string | null;
 }
@@ -81,7 +103,7 @@ export interface TurnDetails {
   created: string;
   started: string | null;
   ended: string | null;
-  /** Who holds its lease. */
+  /** The worker that holds its lease. */
   worker: string | null;
   /** From the request until a worker took it. */
   waited_ms: number | null;
@@ -89,14 +111,14 @@ export interface TurnDetails {
   ran_ms: number | null;
 }
 
-/** What operators do with sessions, without being their owner. */
+/** Operators' access to the sessions of all users. */
 export class SessionOperations {
   constructor(
     private readonly sql: Sql,
-    private readonly doorbell: Pick<Doorbell, 'ringChange' | 'ringWork'>,
+    private readonly notifier: Pick<Notifier, 'sendChange' | 'sendWork'>,
   ) {}
 
-  /** Newest first; a filter that is left out lets all pass. */
+  /** Newest first. Filters are optional. */
   async list(filter: {
     user?: string;
     status?: SessionStatus;
@@ -118,7 +140,12 @@ export class SessionOperations {
     ]);
   }
 
-  /** @throws Refusal when there is no such session. */
+  /** The sessions that wait for a worker, the longest waiting one first. @param limit the most of them */
+  async waiting(limit: number): Promise<WaitingSession[]> {
+    return this.sql.query<WaitingSession & Record<string, unknown>>(WAITING, [limit]);
+  }
+
+  /** @throws DomainError if there is no such session. */
   async find(id: string): Promise<SessionDetails> {
     const [session] = isUuid(id)
       ? await this.sql.query<SessionDetails & Record<string, unknown>>(FIND, [id])
@@ -132,7 +159,7 @@ export class SessionOperations {
     return this.sql.query<TurnDetails & Record<string, unknown>>(TURNS, [id]);
   }
 
-  /** Ends a session for good. @throws Refusal when there is none, or its state does not allow it. */
+  /** Ends a session for good. @throws DomainError if it does not exist, or its state does not allow it. */
   async terminate(id: string): Promise<void> {
     await this.sql.transaction(async (sql) => {
       const [session] = isUuid(id) ? await sql.query<{ status: SessionStatus }>(LOCK, [id]) : [];
@@ -140,8 +167,8 @@ export class SessionOperations {
       const refused = refusalOf('terminate', session.status);
       if (refused) throw refused;
       await terminateLocked(sql, id);
-      await this.doorbell.ringChange(sql, id);
-      await this.doorbell.ringWork(sql);
+      await this.notifier.sendChange(sql, id);
+      await this.notifier.sendWork(sql);
     });
   }
 }

@@ -1,9 +1,10 @@
 import { posix } from 'node:path';
 import { unprocessable } from '../common/errors.js';
-import type { GitRepositoryDto } from './dto/create-session.dto.js';
+import { asGitUrl, holdsUserInfo, httpUrlProblem } from '../common/http-url.js';
+import type { FileResourceDto, GitRepositoryDto, ResourceDto } from './dto/create-session.dto.js';
 
 /** A repository as it is stored and shown: without its token. */
-export interface PublicResource {
+export interface PublicRepository {
   type: 'git_repository';
   url: string;
   /** Relative to the workspace. */
@@ -11,30 +12,51 @@ export interface PublicResource {
   checkout?: { type: 'branch'; name: string } | { type: 'commit'; sha: string };
 }
 
-/** What `resources` of a new session comes down to. */
+/** A file as it is stored and shown: without its content. */
+export interface PublicFile {
+  type: 'file';
+  /** Relative to the workspace. */
+  path: string;
+  /** Bytes. */
+  size: number;
+}
+
+export type PublicResource = PublicRepository | PublicFile;
+
+/** A file that is written to the sandbox before the first turn. */
+export interface UploadedFile {
+  /** Relative to the workspace. */
+  path: string;
+  content: Buffer;
+}
+
+export const isRepository = (resource: PublicResource): resource is PublicRepository =>
+  resource.type === 'git_repository';
+
+/** The `resources` of a new session, checked and normalised. */
 export interface SessionResources {
   resources: PublicResource[];
   /** Tokens by the index of their resource. */
   tokens: Record<string, string>;
+  files: UploadedFile[];
 }
 
 const WORKSPACE = '/workspace/';
 
 /**
- * Checks and normalises the repositories of a new session and takes the tokens out.
- * @throws Refusal 422 with a sentence.
+ * Checks and normalises the resources of a new session, and separates tokens and contents from the rest.
+ * @throws DomainError 422 that says what is wrong.
  */
-export function readResources(submitted: readonly GitRepositoryDto[] = []): SessionResources {
+export function readResources(submitted: readonly ResourceDto[] = []): SessionResources {
+  const files: UploadedFile[] = [];
   const resources = submitted.map((resource): PublicResource => {
-    const url = readUrl(resource.url);
-    return {
-      type: 'git_repository',
-      url: resource.url,
-      mount_path: readMountPath(resource.mount_path ?? nameOf(url)),
-      ...(resource.checkout && { checkout: readCheckout(resource.checkout) }),
-    };
+    if (resource.type !== 'file') return readRepository(resource as GitRepositoryDto);
+    const file = readFile(resource as FileResourceDto);
+    files.push(file);
+    return { type: 'file', path: file.path, size: file.content.length };
   });
-  const paths = resources.map((resource) => resource.mount_path);
+  requireSeparateFiles(files, resources.filter(isRepository));
+  const paths = resources.filter(isRepository).map((resource) => resource.mount_path);
   for (const [index, path] of paths.entries()) {
     if (paths.some((other, at) => at !== index && `${path}/`.startsWith(`${other}/`))) {
       throw unprocessable(
@@ -43,47 +65,109 @@ export function readResources(submitted: readonly GitRepositoryDto[] = []): Sess
     }
   }
   const tokens = Object.fromEntries(
-    submitted.flatMap((resource, index) =>
-      resource.authorization_token ? [[String(index), resource.authorization_token]] : [],
-    ),
+    submitted.flatMap((resource, index) => {
+      const { authorization_token: token } = resource as Partial<GitRepositoryDto>;
+      return token ? [[String(index), token]] : [];
+    }),
   );
-  return { resources, tokens };
+  return { resources, tokens, files };
+}
+
+function readRepository(resource: GitRepositoryDto): PublicRepository {
+  const url = readUrl(resource.url);
+  return {
+    type: 'git_repository',
+    url: asGitUrl(resource.url),
+    mount_path: readPath(resource.mount_path ?? nameOf(url), 'The mount_path of a repository'),
+    ...(resource.checkout && { checkout: readCheckout(resource.checkout) }),
+  };
+}
+
+function readFile(file: FileResourceDto): UploadedFile {
+  const path = readPath(file.path, 'The path of a file');
+  const { content, content_base64: base64 } = file;
+  if (typeof content === 'string' && typeof base64 !== 'string') {
+    return { path, content: Buffer.from(content) };
+  }
+  if (typeof base64 !== 'string' || typeof content === 'string') {
+    throw unprocessable('A file needs either content or content_base64');
+  }
+  if (base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) {
+    throw unprocessable('The content_base64 of a file is not base64');
+  }
+  return { path, content: Buffer.from(base64, 'base64') };
+}
+
+/** Files may lie in repositories, but not in their place, and not below other files. */
+function requireSeparateFiles(
+  files: readonly UploadedFile[],
+  repositories: readonly PublicRepository[],
+): void {
+  for (const [index, { path }] of files.entries()) {
+    const isTaken =
+      files.some((other, at) => at !== index && `${path}/`.startsWith(`${other.path}/`)) ||
+      repositories.some(({ mount_path: mount }) => `${mount}/`.startsWith(`${path}/`));
+    if (isTaken) {
+      throw unprocessable(
+        `Two resources have the path ${JSON.stringify(path)}, or one replaces it`,
+      );
+    }
+  }
 }
 
 function readUrl(text: string): URL {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || !['http:', 'https:'].includes(url.protocol)) {
+  if (!/^https?:\/\//i.test(text)) {
     throw unprocessable('The url of a repository must begin with https:// or http://');
   }
-  if (url.username !== '' || url.password !== '') {
+  if (holdsUserInfo(text)) {
     throw unprocessable(
       'The url of a repository must not hold credentials; use authorization_token',
     );
   }
-  return url;
+  if (httpUrlProblem(text) !== undefined) {
+    throw unprocessable('The url of a repository is not a valid URL');
+  }
+  return new URL(text);
 }
 
-function nameOf(url: URL): string {
-  const name = decodeURIComponent(url.pathname)
+function nameOf({ pathname }: URL): string {
+  const name = pathname
     .replace(/\/+$/, '')
     .replace(/\.git$/, '')
     .split('/')
     .at(-1);
-  return name && /^[\w.-]+$/.test(name) && !/^\.+$/.test(name) ? name : 'repository';
+  return name && isPlainName(decoded(name)) ? decoded(name) : 'repository';
 }
 
-function readMountPath(text: string): string {
+/** Empty for bytes that are not UTF-8. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return '';
+  }
+}
+
+function isPlainName(name: string): boolean {
+  return /^[\w.-]{1,255}$/.test(name) && !/^\.+$/.test(name);
+}
+
+function readPath(text: string, what: string): string {
   const relative = text.startsWith(WORKSPACE) ? text.slice(WORKSPACE.length) : text;
   const path = posix.normalize(relative).replace(/\/+$/, '');
-  if (path === '' || path === '.' || path.startsWith('/') || path.split('/').includes('..')) {
-    throw unprocessable('The mount_path of a repository must lie below the workspace');
+  const segments = path.split('/');
+  if (path === '' || path === '.' || path.startsWith('/') || segments.includes('..')) {
+    throw unprocessable(`${what} must lie below the workspace`);
+  }
+  if (/\p{Cc}/u.test(path) || segments.some((segment) => Buffer.byteLength(segment) > 255)) {
+    throw unprocessable(`${what} is not a valid path`);
   }
   return path;
 }
 
 function readCheckout(
   checkout: NonNullable<GitRepositoryDto['checkout']>,
-): PublicResource['checkout'] {
+): PublicRepository['checkout'] {
   if (checkout.type === 'commit') {
     if (!checkout.sha || !/^[0-9a-f]{7,64}$/i.test(checkout.sha)) {
       throw unprocessable('A checkout of type commit needs a sha of 7 to 64 hexadecimal digits');

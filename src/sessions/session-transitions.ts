@@ -1,4 +1,4 @@
-import { conflict, type Refusal } from '../common/errors.js';
+import { conflict, type DomainError } from '../common/errors.js';
 
 export const SESSION_STATUSES = [
   'pending',
@@ -9,10 +9,10 @@ export const SESSION_STATUSES = [
 ] as const;
 export type SessionStatus = (typeof SESSION_STATUSES)[number];
 
-/** What can be done to a session from outside. */
+/** What clients can do to a session. */
 export type SessionAction = 'prompt' | 'terminate' | 'delete';
 
-/** The state table: an action is allowed where it has no sentence, else the sentence is the 409's. */
+/** The states that do not allow an action, with the message of the 409. All other states allow it. */
 const REFUSALS: Record<SessionAction, Partial<Record<SessionStatus, string>>> = {
   prompt: {
     pending: 'Session already has a pending turn',
@@ -35,8 +35,8 @@ export function allowedFrom(action: SessionAction): SessionStatus[] {
   return SESSION_STATUSES.filter((status) => REFUSALS[action][status] === undefined);
 }
 
-/** Why the action is refused in this state; `undefined` when it is not. */
-export function refusalOf(action: SessionAction, status: SessionStatus): Refusal | undefined {
+/** Why the state does not allow the action; `undefined` if it does. */
+export function refusalOf(action: SessionAction, status: SessionStatus): DomainError | undefined {
   const sentence = REFUSALS[action][status];
   return sentence === undefined ? undefined : conflict(sentence);
 }

@@ -1,10 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { AppConfig } from '../config/app-config.js';
 import type { AcceptedSession, SessionObject, TurnObject } from './dto/session.dto.js';
-import type { Session } from './entities/session.entity.js';
-import type { Turn } from './entities/turn.entity.js';
+import { presentUsage } from '../usage/dto/usage.dto.js';
+import type { ShownSession, ShownTurn } from './sessions.repository.js';
 
-/** Entities → what clients read. Secrets do not exist on this side. */
+/** Converts entities to what clients read, which never contains secrets. */
 @Injectable()
 export class SessionPresenter {
   constructor(private readonly config: AppConfig) {}
@@ -13,7 +13,7 @@ export class SessionPresenter {
     return { id, status: 'pending', stream_url: this.streamUrl(id) };
   }
 
-  session(session: Session): SessionObject {
+  session(session: ShownSession): SessionObject {
     return {
       type: 'session',
       id: session.id,
@@ -30,27 +30,37 @@ export class SessionPresenter {
       stream_url: this.streamUrl(session.id),
       exit_code: session.exitCode,
       error: session.error,
+      progress: session.progress,
+      budget: budgetOf(session),
+      usage: presentUsage(session.usage),
       created_at: session.createdAt,
       updated_at: session.updatedAt,
     };
   }
 
-  turn(turn: Turn): TurnObject {
+  turn(turn: ShownTurn): TurnObject {
     return {
       id: turn.id,
       session_id: turn.sessionId,
       turn_number: turn.turnNumber,
       prompt: turn.prompt,
+      timeout: turn.timeout,
       status: turn.status,
       exit_code: turn.exitCode,
       error: turn.error,
       created_at: turn.createdAt,
       started_at: turn.startedAt,
       ended_at: turn.endedAt,
+      usage: presentUsage(turn.usage),
     };
   }
 
   private streamUrl(id: string): string {
     return `${this.config.publicUrl}${this.config.apiPrefix}/sessions/${id}/stream`;
   }
+}
+
+function budgetOf({ budgetTokens: tokens, budgetUsd: usd }: ShownSession): SessionObject['budget'] {
+  if (tokens === null && usd === null) return null;
+  return { ...(tokens !== null && { tokens }), ...(usd !== null && { usd }) };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { readCursor } from './cursor.js';
+import { readCursor } from './streaming.controller.js';
 
 describe('readCursor', () => {
   it.each([

@@ -1,61 +1,66 @@
-import type { Writable } from 'node:stream';
-import { type Block, encodeEvent, HEARTBEAT } from '../event-log/frames.js';
-import type { FeedHub } from '../event-log/feed-hub.js';
-import type { FeedListener, SessionFeed } from '../event-log/session-feed.js';
 import type {
-  StreamStart,
   StreamState,
+  StreamStart,
   StreamStates,
 } from '../sessions/stream-states.repository.js';
 import type { StartEvent, TurnStartEvent } from './dto/session-event.dto.js';
-import type { StreamFigures } from './stream-figures.js';
-import { staleEvent, terminalEventOf } from './terminal-event.js';
+import { staleEvent, terminalEventOf } from './final-events.js';
+import type { LoopTurns } from '../common/loop-turns.js';
+import { type Block, encodeComment, encodeEvent, HEARTBEAT } from '../event-log/frames.js';
+import type { FeedHub, FeedListener, SessionFeed } from '../event-log/session-feed.js';
+import type { Owner } from '../common/request-decorators.js';
+import { type Output, StreamClient, type StreamStats } from './stream-client.js';
 
-/** A page of at least so much is likely to be followed by another one, which is read while this one is sent. */
-const READ_AHEAD_SIZE = 128 * 1024;
 const RETRY_MS = 500;
+/** Pages of up to about this many bytes are sent at once. Larger ones, as in replays, take turns with other users. */
+const SMALL_BYTES = 16 * 1024;
 
-/** What the streams of a process share. */
+/** The user of a stream, and the token that opened it. */
+type StreamOwner = Pick<Owner, 'userId' | 'tokenId'>;
+
+/** Shared by all streams of a process. */
 export interface StreamContext {
   hub: FeedHub;
   states: StreamStates;
-  figures: StreamFigures;
+  stats: StreamStats;
+  turns: LoopTurns;
   staleAfterSeconds: number;
-  /** Told once, when a stream's connection is gone. */
+  /** A client that reads nothing for this long is disconnected, and can resume later. 0: never. */
+  stallMs: number;
+  /** Called once for each stream, when its connection has closed. */
   closed(stream: EventStream): void;
 }
 
 /**
- * One client's stream: a cursor that is moved along the session's log, first through what is stored, then live, until
- * the turn that was current when it connected has ended. Reads only what the client takes, in whole events. While there
- * is nothing to send nothing runs, and no buffer is held.
+ * One client's stream: a cursor that moves along the session's log, first through stored events, then live, until the
+ * turn that was current at the start has ended. Reads the log no faster than the client reads the stream, so it holds at
+ * most one page for a slow client. An idle stream runs no code and holds no buffer.
  */
 export class EventStream implements FeedListener {
   private readonly feed: SessionFeed;
-  private out: Writable | undefined;
+  /** Set when the stream begins. */
+  private client: StreamClient | undefined;
   private provider = '';
   private turn = 0;
   private announcedTurn = 0;
   /** How often the session had been reported stale when the stream began. */
   private staleCount = 0;
-  /** What comes after the cursor, asked for before the client wanted it. */
-  private ahead: Promise<readonly Block[]> | undefined;
-  /** The state that ends the stream. Looked at before rows are read: what has ended has all its rows in the log. */
+  /** The state that ends the stream. It is read before the log: a turn that has ended has all its rows in the log. */
   private ending: StreamState | undefined;
   private stateIsOld = false;
+  /** Has no worker taken the turn yet? */
+  private waiting = false;
+  /** The last progress that was sent to the client. */
+  private sentProgress: string | null = null;
+  /** The session's state when the client connected, until the stream begins. */
+  private connectedTo: StreamState | undefined;
   private woken = false;
-  /** Not before it has begun. */
-  private pumping = true;
-  /** Goes on with what waits for the client to take more, or for a moment to have passed. */
-  private goOn: (() => void) | undefined;
+  private pumping = false;
   private finished = false;
-  /** Since when the client has had enough, if it has; by the monotonic clock, milliseconds. */
-  pausedSince: number | undefined;
-  /** When something was last sent; by the monotonic clock, milliseconds. */
-  lastSentAt = 0;
 
   private constructor(
     private readonly context: StreamContext,
+    readonly owner: StreamOwner,
     sessionId: string,
     private cursor: number,
   ) {
@@ -63,20 +68,20 @@ export class EventStream implements FeedListener {
   }
 
   /**
-   * Looks up what the stream begins with. It has to be begun.
-   * @param cursor the id of the last event that the client has had.
-   * @returns `undefined` for a session that does not exist or is not this user's.
+   * Opens a stream and looks up its session. The caller must {@link begin} it, or end it with {@link endNow}.
+   * @param cursor the id of the last event that the client has received.
+   * @returns `undefined` if the session does not exist or belongs to another user.
    */
   static async open(
     context: StreamContext,
-    userId: string,
+    owner: StreamOwner,
     sessionId: string,
     cursor: number,
   ): Promise<EventStream | undefined> {
-    // It listens before it looks: what it sees holds until it is told otherwise.
-    const stream = new EventStream(context, sessionId, cursor);
+    // The constructor subscribes before the look-up, so a change after the look-up is not missed.
+    const stream = new EventStream(context, owner, sessionId, cursor);
     try {
-      const start = await context.states.connect(userId, sessionId, cursor);
+      const start = await context.states.connect(owner.userId, sessionId, cursor);
       if (start) return stream.startFrom(start);
     } catch (error) {
       stream.leave();
@@ -91,33 +96,52 @@ export class EventStream implements FeedListener {
     this.turn = state.currentTurn;
     this.announcedTurn = announcedTurn;
     this.staleCount = state.staleCount;
-    // A cursor beyond the log would make the client miss what comes.
+    // With a cursor beyond the end of the log, the client would miss new events.
     this.cursor = Math.min(this.cursor, state.lastId);
-    this.see(state);
+    this.noteState(state);
+    this.connectedTo = state;
     return this;
   }
 
+  get pausedSince(): number | undefined {
+    return this.client?.pausedSince;
+  }
+
+  get sessionId(): string {
+    return this.feed.sessionId;
+  }
+
+  /** Has no worker taken the turn yet, as far as this stream knows? */
+  get isWaiting(): boolean {
+    return this.waiting && !this.finished;
+  }
+
+  get lastSentAt(): number {
+    return this.client?.lastSentAt ?? 0;
+  }
+
   /**
-   * Sends what there is, and from now on what comes.
-   * @param out where to: a response whose head is written, say. The stream ends it.
+   * Sends the events that there are, and from now on each new one.
+   * @param out for example a response whose head is written. The stream ends it.
    */
-  begin(out: Writable): void {
-    // A client that left while its session was looked up is not told of again.
+  begin(out: Output): void {
+    // The client has disconnected while its session was looked up, so `out` emits no more `close`.
     if (this.finished || out.destroyed) {
       this.leave();
       out.end();
       this.context.closed(this);
       return;
     }
-    this.out = out;
+    this.client = new StreamClient(out, this.context.stats, this.context.stallMs);
     out.once('close', () => {
       this.leave();
       this.context.closed(this);
     });
     const { provider, feed } = this;
     const first: StartEvent = { type: 'start', provider, session_id: feed.sessionId };
-    this.send(encodeEvent(first), 1);
-    this.pumping = false;
+    this.client.send(encodeEvent(first), 1);
+    this.sayProgress(this.connectedTo?.progress ?? null);
+    this.connectedTo = undefined;
     this.run();
   }
 
@@ -127,42 +151,59 @@ export class EventStream implements FeedListener {
     this.run();
   }
 
-  /** Says that the connection is alive, unless the client is behind anyway. */
-  beat(): void {
-    if (!this.finished && this.out?.writableLength === 0) this.send(HEARTBEAT, 0);
+  /**
+   * Sends the progress of the turn, unless it has not changed, as a comment: clients that read only events ignore it.
+   * @param progress one sentence; `null` for none.
+   */
+  sayProgress(progress: string | null): void {
+    if (progress === null || progress === this.sentProgress) return;
+    if (!this.client || this.finished) return;
+    this.sentProgress = progress;
+    this.client.send(encodeComment(progress), 0);
   }
 
-  /** Ends the stream between two events; the client resumes elsewhere. */
-  endNow(): void {
+  /** Sends a heartbeat, unless the client still has earlier data to read. */
+  beat(): void {
+    if (!this.finished && this.client?.isUpToDate) this.client.send(HEARTBEAT, 0);
+  }
+
+  /**
+   * Ends the stream between two events; the client can resume with another process.
+   * @param reason sent as a comment, for people who read the raw stream.
+   */
+  endNow(reason?: string): void {
     if (this.finished) return;
+    if (reason !== undefined) this.client?.send(encodeComment(reason), 0);
     this.leave();
-    this.out?.end();
+    this.client?.end();
   }
 
   private leave(): void {
     if (this.finished) return;
     this.finished = true;
     this.context.hub.leave(this.feed, this);
-    this.goOn?.();
+    this.client?.stop();
   }
 
   private run(): void {
-    if (this.pumping || this.finished) return;
+    const { client } = this;
+    if (!client || this.pumping || this.finished) return;
     this.pumping = true;
-    this.pump().catch((error: Error) => this.out?.destroy(error));
+    this.pump(client).catch((error: Error) => client.destroy(error));
   }
 
-  /** Moves on until there is nothing new. */
-  private async pump(): Promise<void> {
+  /** Sends events until there are no new ones. */
+  private async pump(client: StreamClient): Promise<void> {
     while (!this.finished) {
       this.woken = false;
       const blocks = await this.readOn();
       if (this.finished) return;
       if (blocks === undefined) {
-        await this.pause(RETRY_MS);
+        // A random delay, so that the streams do not all retry at the same moment.
+        await client.pause(RETRY_MS * (1 + Math.random()));
       } else if (blocks.length > 0) {
-        this.sendBlocks(blocks);
-        if (this.out?.writableNeedDrain) await this.untilTaken();
+        await this.sendInTurn(blocks);
+        await client.untilTaken();
       } else if (!this.finish() && !this.woken && !this.stateIsOld) {
         break;
       }
@@ -170,7 +211,7 @@ export class EventStream implements FeedListener {
     this.pumping = false;
   }
 
-  /** @returns the next blocks, none when there is nothing new, `undefined` when the database did not answer. */
+  /** @returns the next blocks, none if there are no new events, `undefined` if the database did not answer. */
   private async readOn(): Promise<readonly Block[] | undefined> {
     try {
       if (this.stateIsOld) {
@@ -180,33 +221,31 @@ export class EventStream implements FeedListener {
           this.endNow();
           return undefined;
         }
-        this.see(state);
+        this.noteState(state);
+        this.sayProgress(state.progress);
       }
-      const ahead = await this.ahead;
-      this.ahead = undefined;
       if (this.isAtTheEnd()) return [];
-      // That there was nothing says nothing: it may have been asked before the state was.
-      const blocks = ahead?.length ? ahead : await this.feed.read(this.cursor);
-      // A prompt may have queued a further turn since: this stream ends with its own.
+      const blocks = await this.feed.read(this.cursor);
+      // A prompt may have started another turn since then; this stream ends with the turn that it began with.
       const end = blocks.findIndex((block) => block.turn > this.turn);
       return end === -1 ? blocks : blocks.slice(0, end);
     } catch {
-      // Clients wait through an outage of the database; nothing is lost by trying again.
+      // During an outage of the database the client stays connected. Retrying loses no events.
       this.stateIsOld = true;
-      this.ahead = undefined;
       return undefined;
     }
   }
 
-  private see(state: StreamState): void {
+  private noteState(state: StreamState): void {
     this.feed.expect(state.lastId);
+    this.waiting = state.status === 'pending';
     const isStale = state.status === 'running' && state.staleCount > this.staleCount;
-    // What does not end the stream is not worth its memory.
+    // Only a state that ends the stream is kept, to save memory.
     const ends = isStale || terminalEventOf(state, this.turn, 0) !== undefined;
     this.ending = ends ? state : undefined;
   }
 
-  /** The turn has ended, and its last row was sent. */
+  /** Has the turn ended, and was its last row sent? */
   private isAtTheEnd(): boolean {
     const { ending, turn, cursor } = this;
     return (
@@ -214,67 +253,37 @@ export class EventStream implements FeedListener {
     );
   }
 
+  private async sendInTurn(blocks: readonly Block[]): Promise<void> {
+    const bytes = blocks.reduce((sum, { data }) => sum + data.length, 0);
+    if (bytes <= SMALL_BYTES) return this.sendBlocks(blocks);
+    await this.context.turns.run(this.owner.userId, bytes, () => this.sendBlocks(blocks));
+  }
+
   private sendBlocks(blocks: readonly Block[]): void {
-    let size = 0;
+    if (this.finished) return;
     for (const { first, last, turn, isOutput, data } of blocks) {
       if (isOutput && turn > this.announcedTurn) {
         this.announcedTurn = turn;
         const begin: TurnStartEvent = { type: 'turn_start', id: first, turn };
-        this.send(encodeEvent(begin), 1);
+        this.client?.send(encodeEvent(begin), 1);
       }
       // Ids have no gaps within a turn.
-      this.send(data, last - first + 1);
+      this.client?.send(data, last - first + 1);
       this.cursor = last;
-      size += data.length;
     }
-    if (size >= READ_AHEAD_SIZE) this.readAhead();
   }
 
-  private readAhead(): void {
-    this.ahead = this.feed.read(this.cursor);
-    this.ahead.catch(() => undefined);
-  }
-
-  /** Sends the terminal event if it is time. Only called when all rows up to now were sent. */
+  /** Sends the terminal event if the turn has ended. Call only after all rows were sent. */
   private finish(): boolean {
-    const { ending, cursor } = this;
+    const { ending } = this;
     if (!ending || this.stateIsOld) return false;
+    // The session's last id, even if retention has purged the rows up to it.
+    const lastId = Math.max(this.cursor, ending.lastId);
     const event =
-      terminalEventOf(ending, this.turn, cursor) ??
-      staleEvent(cursor, this.context.staleAfterSeconds);
-    this.send(encodeEvent(event, event.id), 1);
+      terminalEventOf(ending, this.turn, lastId) ??
+      staleEvent(lastId, this.context.staleAfterSeconds);
+    this.client?.send(encodeEvent(event, event.id), 1);
     this.endNow();
     return true;
-  }
-
-  private send(data: string | Buffer, events: number): void {
-    const { figures } = this.context;
-    figures.events += events;
-    figures.bytes += typeof data === 'string' ? Buffer.byteLength(data) : data.length;
-    this.lastSentAt = performance.now();
-    this.out?.write(data);
-  }
-
-  /** Until the client has taken what it was sent. */
-  private async untilTaken(): Promise<void> {
-    // What the system takes off us at once is no reason to wait; and others want to be served in between.
-    await new Promise(setImmediate);
-    if (!this.out?.writableNeedDrain || this.finished) return;
-    this.pausedSince = performance.now();
-    this.context.figures.pauses += 1;
-    this.out.once('drain', () => this.goOn?.());
-    await this.pause();
-    this.pausedSince = undefined;
-  }
-
-  private async pause(limitMs?: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const timer = limitMs === undefined ? undefined : setTimeout(resolve, limitMs);
-      this.goOn = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-    this.goOn = undefined;
   }
 }

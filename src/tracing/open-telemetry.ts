@@ -26,8 +26,13 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import type { TracingConfig } from '../config/tracing-config.js';
-import { formatTraceparent, parseTraceparent } from './traceparent.js';
-import type { Span, SpanOptions, Tracing } from './tracing.js';
+import {
+  formatTraceparent,
+  parseTraceparent,
+  type Span,
+  type SpanOptions,
+  type Tracing,
+} from './tracing.js';
 
 const SERVICE_NAME = 'agent-session-service';
 const STOP_LIMIT_MS = 3_000;
@@ -37,7 +42,7 @@ const KINDS = {
   internal: SpanKind.INTERNAL,
 } as const;
 
-/** Begins to make and send traces. Imported only where they are wanted: nothing else loads the SDK. */
+/** Starts tracing. Imported only if traces are enabled, because it loads the SDK. */
 export function startTracing(config: TracingConfig): Tracing {
   const ids = new ChosenIds();
   const provider = new TracerProvider({
@@ -103,7 +108,10 @@ function startSpan(tracer: Tracer, ids: ChosenIds, options: SpanOptions): Span {
   };
 }
 
-/** Random ids, but where a span's is known before: whoever ends a turn, its span has the id that its parts refer to. */
+/**
+ * Generates random ids, except for spans whose id is decided in advance: child spans of a turn refer to its id before
+ * it ends, and any process may end it.
+ */
 class ChosenIds implements IdGenerator {
   private readonly random = new RandomIdGenerator();
   private chosen: string | undefined;
@@ -126,7 +134,7 @@ class ChosenIds implements IdGenerator {
   }
 }
 
-/** Says once that spans cannot be sent, and once that they can again. */
+/** Logs once when spans cannot be exported, and once when they can be again. */
 class ToldOnce implements SpanExporter {
   private readonly logger = new Logger('Tracing');
   private failing = false;

@@ -1,8 +1,12 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { onRequestOver, PROBES, statusOf } from '../common/http/request-context.js';
-import { boundedMethod } from '../common/http/bounded-method.js';
-import type { Span, SpanAttributes, Tracing } from './tracing.js';
-import { formatTraceparent, parseTraceparent } from './traceparent.js';
+import { boundedMethod, onRequestOver, PROBES, statusOf } from '../common/http/request-context.js';
+import {
+  type Span,
+  type SpanAttributes,
+  type Tracing,
+  formatTraceparent,
+  parseTraceparent,
+} from './tracing.js';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -11,8 +15,8 @@ declare module 'fastify' {
 }
 
 /**
- * Makes each request a span, part of the caller's trace if the request names one. Where traces are off, the caller's
- * trace context is still carried on to the turn.
+ * Creates a span for each request, as part of the caller's trace if the request names one. If traces are disabled, the
+ * caller's trace context is still passed on to the turn.
  */
 export function traceRequests(fastify: FastifyInstance, tracing: Tracing): void {
   fastify.decorateRequest('span');

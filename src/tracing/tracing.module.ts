@@ -1,7 +1,7 @@
 import { type DynamicModule, Global, Module } from '@nestjs/common';
 import { Tracing } from './tracing.js';
 
-/** Hands out the tracing that the process was started with. */
+/** Provides the tracing that was configured when the process started. */
 @Global()
 @Module({})
 export class TracingModule {

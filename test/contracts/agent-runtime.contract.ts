@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import type { AgentRuntime, McpServer, RuntimeTurn } from '../../src/runtimes/agent-runtime.js';
-import type { SandboxFile } from '../../src/sandboxes/sandbox-driver.js';
+import type { SandboxFile } from '../../src/sandboxes/driver/sandbox-driver.js';
 
 /** What the suite has to be told about a runtime beside the runtime itself. */
 export interface RuntimeFixture {
@@ -100,6 +100,15 @@ export function agentRuntimeContract(runtime: AgentRuntime, fixture: RuntimeFixt
       expect([...direct.command, ...Object.values(direct.env)].join('\n')).not.toContain(
         'undefined',
       );
+    });
+
+    test('reserves the variables by which it gives key and gateway', () => {
+      const { env } = runtime.launch(turn());
+      const given = Object.keys(env).filter((name) => {
+        const value = env[name] ?? '';
+        return value.includes(KEY) || value.includes(GATEWAY);
+      });
+      expect(runtime.reservedVariables).toEqual(expect.arrayContaining(given));
     });
 
     test('tool servers’ secrets are in no environment', () => {

@@ -8,8 +8,9 @@ import type {
   SpoolChunk,
   SpoolEvent,
   SpoolExit,
-} from '../../src/sandboxes/sandbox-driver.js';
-import { SandboxError } from '../../src/sandboxes/sandbox-error.js';
+} from '../../src/sandboxes/driver/sandbox-driver.js';
+import { describeFiles } from './sandbox-files.contract.js';
+import { SandboxError } from '../../src/supervisor/sandbox-error.js';
 
 /** One installation of a driver, as the contract sees it. */
 export interface DriverUnderTest {
@@ -48,6 +49,18 @@ export async function outcomeOf(events: AsyncIterable<SpoolEvent>): Promise<Outc
   return { stdout: text('stdout'), stderr: text('stderr'), chunks, exit };
 }
 
+/** Makes drivers one after the other, as a service that restarts does: the one before is closed. */
+export function oneAfterTheOther(make: () => SandboxDriver): () => Promise<SandboxDriver> {
+  let before: SandboxDriver | undefined;
+  return async () => {
+    await before?.close();
+    return (before = make());
+  };
+}
+
+/** A folder that no path leads to: its name alone is longer than the kernel takes at once. */
+const DEEP = 'cd ~; for i in $(seq 25); do d=$(printf "%0200d" $i); mkdir $d; cd $d; done';
+
 /** What to launch: a bash script, unless told otherwise. */
 export function bash(script: string, more: Partial<LaunchOptions> = {}) {
   return {
@@ -75,12 +88,13 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
       sandboxId = await newSandbox();
     }, 300_000);
 
+    // Each step is a hook of its own: what the installation has started must end whatever fails before.
     afterAll(async () => {
       for (const id of await driver.list({ signal }))
         await driver.destroy({ sandboxId: id, signal });
-      await driver.close();
-      await installation.dispose();
     }, 300_000);
+    afterAll(() => driver.close());
+    afterAll(() => installation.dispose(), 300_000);
 
     async function newSandbox(): Promise<string> {
       const id = randomUUID();
@@ -101,13 +115,13 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
 
       it('exist from create to destroy, and are listed', async () => {
         const id = randomUUID();
-        expect(await driver.exists({ sandboxId: id, signal })).toBe(false);
+        expect(await driver.exists({ sandboxId: id, signal })).toBe('no');
         await driver.create({ sandboxId: id, writableRoot: false, network: OPEN, signal });
-        expect(await driver.exists({ sandboxId: id, signal })).toBe(true);
+        expect(await driver.exists({ sandboxId: id, signal })).toBe('yes');
         expect(await driver.list({ signal })).toContain(id);
         await driver.destroy({ sandboxId: id, signal });
         await driver.destroy({ sandboxId: id, signal });
-        expect(await driver.exists({ sandboxId: id, signal })).toBe(false);
+        expect(await driver.exists({ sandboxId: id, signal })).toBe('no');
         expect(await driver.list({ signal })).not.toContain(id);
       });
 
@@ -233,6 +247,8 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
       });
     });
 
+    describeFiles(() => ({ driver, sandboxId, run }));
+
     describe('scripts', () => {
       const script = (
         text: string,
@@ -308,9 +324,9 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
           'LANG',
           'PATH',
           'PWD',
-          'SANDBOX_LAUNCH',
           'SHLVL',
           'TERM',
+          'TMPDIR',
           'USER',
           '_',
         ];
@@ -374,7 +390,8 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
         const { stdout, exit } = await run('echo on; trap "" TERM; while :; do sleep 1; done', {
           deadline: Date.now() + 700,
         });
-        expect(stdout).toBe('on\n');
+        // On a slow machine it may end before it prints.
+        expect(['', 'on\n']).toContain(stdout);
         expect(exit).toEqual({ kind: 'exit', reason: 'deadline', exitCode: null });
       });
 
@@ -382,6 +399,50 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
         const { chunks, exit } = await run('yes', { outputLimit: 1_000_000 });
         expect(exit).toEqual({ kind: 'exit', reason: 'output_limit', exitCode: null });
         expect(chunks.reduce((sum, { data }) => sum + data.length, 0)).toBe(1_000_000);
+      });
+    });
+
+    describe('the file system', () => {
+      /** In an isolation that cannot give a sandbox a /tmp of its own, TMPDIR names what it has instead. */
+      const TMP = 'TMP=${TMPDIR:-/tmp} VARTMP=${TMPDIR:-/var/tmp}';
+
+      it('persists in /tmp and /var/tmp from the setup on, and begins empty in /dev/shm and /run', async () => {
+        const setup = `${TMP}; echo setup > $TMP/by-setup; echo setup > $VARTMP/by-setup-too; stat -L -c %a $TMP $VARTMP`;
+        expect(
+          await driver.runScript({ sandboxId, script: setup, as: 'setup', signal }),
+        ).toMatchObject({ exitCode: 0, outputTail: '1777\n1777\n' });
+        const first = await run(`${TMP}; cat $TMP/by-setup $VARTMP/by-setup-too
+          echo turn > $TMP/by-turn; echo turn > $VARTMP/by-turn-too
+          echo x > /dev/shm/gone-${sandboxId}; echo x 2>/dev/null > /run/gone-${sandboxId}`);
+        expect(first.stdout).toBe('setup\nsetup\n');
+        const second = await run(`${TMP}; cat $TMP/by-turn $VARTMP/by-turn-too
+          test "$TMPDIR" || ls /dev/shm /run | grep gone; rm /dev/shm/gone-${sandboxId} 2>/dev/null`);
+        expect(second.stdout).toBe('turn\nturn\n');
+        const other = await newSandbox();
+        const seen = await run(`${TMP}; ls -A $TMP $VARTMP | grep by-`, { sandboxId: other });
+        await driver.destroy({ sandboxId: other, signal });
+        expect(seen.stdout).toBe('');
+      });
+
+      it.each([
+        ['home', 'cd ~'],
+        ['workspace', 'true'],
+        ['/tmp', `${TMP}; cd $TMP`],
+        ['/var/tmp', `${TMP}; cd $VARTMP`],
+        ['a path that is too long for the kernel', DEEP],
+        [
+          'a folder that cannot be searched',
+          'mkdir ~/dark; cd ~/dark; { sleep 0.2; chmod 400 .; } & true',
+        ],
+        ['a name that is not text', `mkdir ~/$'\\xff\\xfe'; cd ~/$'\\xff\\xfe'`],
+        ['a file without a name', 'exec 9<>~/unnamed; rm ~/unnamed; cat() { command cat >&9; }'],
+      ])('is limited, and says so: %s', async (_where, enter) => {
+        const id = await newSandbox();
+        const script = `${enter} && head -c 400M /dev/zero | cat > filled; sleep 50; echo went on`;
+        const { stdout, exit } = await run(script, { sandboxId: id });
+        await driver.destroy({ sandboxId: id, signal });
+        expect(stdout).toBe('');
+        expect(exit).toEqual({ kind: 'exit', reason: 'disk_limit', exitCode: null });
       });
     });
 
@@ -397,7 +458,7 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
         expect(seen.digest('hex')).toBe(hash.digest('hex'));
         expect(Math.max(...chunks.map(({ data }) => data.length))).toBeLessThanOrEqual(65536);
         expect(exit).toMatchObject({ exitCode: 0 });
-      }, 30_000);
+      });
 
       it('goes on at any offset', async () => {
         const launch = { sandboxId, ...bash('for i in 1 2 3 4 5; do echo $i; sleep 0.02; done') };
@@ -440,7 +501,7 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
         }
         expect(text).toBe(Array.from({ length: 3000 }, (_, i) => `${i + 1}\n`).join(''));
         expect(exit).toMatchObject({ reason: 'exited', exitCode: 0 });
-      }, 120_000);
+      });
 
       it('gives output while the launch runs', async () => {
         const launch = {
@@ -450,11 +511,12 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
           ),
         };
         await driver.launch(launch);
-        const events = driver.follow({ ...launch, offset: 0 })[Symbol.asyncIterator]();
-        expect((await events.next()).value).toMatchObject({ kind: 'chunk', stream: 'stdout' });
+        const events = driver.follow({ ...launch, offset: 0 });
+        const first = (await events[Symbol.asyncIterator]().next()).value as SpoolChunk;
+        expect(`${first.stream}: ${String(first.data)}`).toBe('stdout: early\n');
         await driver.runScript({ sandboxId, script: 'touch ~/go-on', as: 'agent', signal });
-        expect((await events.next()).value).toMatchObject({ kind: 'exit', exitCode: 0 });
-        expect((await events.next()).done).toBe(true);
+        const rest = await outcomeOf(events);
+        expect(rest).toMatchObject({ stdout: '', stderr: '', exit: { exitCode: 0 } });
       });
 
       it('of what never was launched ends as lost, and nothing launches it afterwards', async () => {
@@ -478,7 +540,7 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
     });
 
     describe('killing', () => {
-      it('ends what ignores TERM and what has detached itself, within two seconds', async () => {
+      it('ends what ignores TERM and what has detached itself', async () => {
         const launch = {
           sandboxId,
           ...bash(
@@ -489,9 +551,7 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
         for await (const event of driver.follow({ ...launch, offset: 0 })) {
           if (event.kind === 'chunk') break;
         }
-        const begin = Date.now();
         await driver.kill(launch);
-        expect(Date.now() - begin).toBeLessThan(2000);
         const { exit } = await outcomeOf(driver.follow({ ...launch, offset: 0 }));
         expect(exit).toEqual({ kind: 'exit', reason: 'killed', exitCode: null });
         expect((await run('ps -eo args | grep -c "[s]leep 604"')).stdout).toBe('0\n');
@@ -504,9 +564,12 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
           ...bash('trap "echo bye; exit 0" TERM; echo hi; sleep 605 & wait'),
         };
         await driver.launch(launch);
-        const events = driver.follow({ ...launch, offset: 0 });
-        setTimeout(() => void driver.kill(launch), 200);
-        expect(await outcomeOf(events)).toMatchObject({
+        // When it prints, its trap is set.
+        for await (const event of driver.follow({ ...launch, offset: 0 })) {
+          if (event.kind === 'chunk') break;
+        }
+        await driver.kill(launch);
+        expect(await outcomeOf(driver.follow({ ...launch, offset: 0 }))).toMatchObject({
           stdout: 'hi\nbye\n',
           exit: { reason: 'killed' },
         });

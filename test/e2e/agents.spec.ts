@@ -121,7 +121,14 @@ describe('creating', () => {
   it("refuses an environment that is not there or another user's", async () => {
     const { http } = await service.createUser();
     const theirs = (await http.post('/environments', {})).body.id;
-    for (const environment_id of [NOWHERE, theirs]) {
+    for (const environment_id of [
+      NOWHERE,
+      theirs,
+      'x',
+      '',
+      `{${NOWHERE}}`,
+      `urn:uuid:${NOWHERE}`,
+    ]) {
       const answer = await post({ environment_id });
       expect([answer.status, answer.body]).toEqual([404, { detail: 'Environment not found' }]);
     }
@@ -155,15 +162,14 @@ describe('what is refused', () => {
         ['string_type', 'system'],
       ],
     ],
-    ['an id that is no UUID', { environment_id: 'x' }, [['uuid_type', 'environment_id']]],
-    ['a number for an id', { environment_id: 5 }, [['uuid_type', 'environment_id']]],
+    ['a number for an id', { environment_id: 5 }, [['string_type', 'environment_id']]],
     [
       'labels that are no texts',
       { metadata: { a: 1, b: null, c: 'x', d: {} } },
       [
-        ['string_type', 'metadata', 'a'],
-        ['string_type', 'metadata', 'b'],
-        ['string_type', 'metadata', 'd'],
+        ['string_type', 'metadata', 0],
+        ['string_type', 'metadata', 1],
+        ['string_type', 'metadata', 3],
       ],
     ],
     ['a list for metadata', { metadata: [] }, [['object_type', 'metadata']]],
@@ -236,6 +242,54 @@ describe('what is refused', () => {
     ],
     ['a skill twice', { skills: [skill, skill] }, [['duplicate', 'skills', 1, 'name']]],
     [
+      'skills that would lie in one folder',
+      {
+        skills: [
+          { ...skill, name: 'notes' },
+          { type: 'git', url: 'https://a.example/team/notes.git' },
+          { type: 'git', url: 'https://a.example/x', path: 'skills/notes', name: 'other' },
+          { type: 'git', url: 'https://a.example/notes', path: 'skills/else' },
+        ],
+      },
+      [
+        ['duplicate', 'skills', 1, 'url'],
+        ['duplicate', 'skills', 2, 'url'],
+      ],
+    ],
+    [
+      'skill files that would be folders, or come twice',
+      {
+        skills: [
+          {
+            ...skill,
+            files: ['x/y', 'x', 'xy', 'SKILL.md/z', 'a/b', 'a/b', 'a/c'].map((path) => ({
+              path,
+              content: '',
+            })),
+          },
+        ],
+      },
+      [
+        ['path_conflict', 'skills', 0, 'files', 0, 'path'],
+        ['path_conflict', 'skills', 0, 'files', 3, 'path'],
+        ['duplicate', 'skills', 0, 'files', 5, 'path'],
+      ],
+    ],
+    [
+      'what git and agent programs would read differently',
+      {
+        mcp_servers: [
+          'https:a.example/x',
+          'https:///a.example',
+          ' https://a.example',
+          'https://a.exa\nmple',
+          'https://*.com/mcp',
+          'https://a.example/%E0%A4%A',
+        ].map((url, index) => ({ ...remote, name: `s${index}`, url })),
+      },
+      [0, 1, 2, 3, 4, 5].map((i) => ['url', 'mcp_servers', i, 'url']),
+    ],
+    [
       'addresses that are none, or hold a password',
       {
         skills: [
@@ -289,12 +343,12 @@ describe('what is refused', () => {
       },
       [
         ['string_type', 'mcp_servers', 0, 'args', 1],
-        ['string_type', 'mcp_servers', 0, 'env', 'A'],
-        ['string_pattern_mismatch', 'mcp_servers', 0, 'env', 'B-'],
+        ['string_type', 'mcp_servers', 0, 'env', 0],
+        ['string_pattern_mismatch', 'mcp_servers', 0, 'env', 1],
         ['string_type', 'mcp_servers', 1, 'url'],
-        ['string_type', 'mcp_servers', 1, 'headers', 'A'],
-        ['string_pattern_mismatch', 'mcp_servers', 1, 'headers', 'B C'],
-        ['string_pattern_mismatch', 'mcp_servers', 1, 'headers', 'D'],
+        ['string_type', 'mcp_servers', 1, 'headers', 0],
+        ['string_pattern_mismatch', 'mcp_servers', 1, 'headers', 1],
+        ['string_pattern_mismatch', 'mcp_servers', 1, 'headers', 2],
       ],
     ],
     [
@@ -366,7 +420,10 @@ describe('changing', () => {
     });
     const third = await put(first.id, { version: 2, name: 'b', mcp_servers: [] });
     expect(third.body).toMatchObject({ name: 'b', mcp_servers: [], system: 's', version: 3 });
-    expect((await versions(first.id)).body).toEqual({ data: [third.body, second.body, first] });
+    expect((await versions(first.id)).body).toEqual({
+      // Each was created when it was written.
+      data: [third.body, second.body, first].map((one) => ({ ...one, created_at: one.updated_at })),
+    });
     expect((await get(first.id)).body).toEqual(third.body);
   });
 
@@ -396,6 +453,55 @@ describe('changing', () => {
     const { id } = await create({ mcp_servers: [{ ...server, env: { K: '1' } }] });
     const answer = await put(id, { version: 1, mcp_servers: [{ ...server, env: { K: '2' } }] });
     expect(answer.body.version).toBe(2);
+  });
+
+  it('keeps the secrets of tool servers that are sent back as they were read', async () => {
+    const before = await create({
+      mcp_servers: [
+        { type: 'stdio', name: 'own', command: 'x', args: ['-v'], env: { K: '1' } },
+        { type: 'http', name: 'remote', url: 'https://a.example', headers: { H: '1' } },
+      ],
+    });
+    const [own, remote] = before['mcp_servers'] as object[];
+    const same = await put(before.id, { version: 1, mcp_servers: [own, remote] });
+    expect([same.status, same.body]).toEqual([200, before]);
+
+    const swapped = await put(before.id, { version: 1, mcp_servers: [remote, own], name: 'n' });
+    expect(swapped.body).toMatchObject({ version: 2, mcp_servers: [remote, own] });
+
+    const elsewhere = [
+      { ...own, command: 'y' },
+      { ...remote, url: 'https://b.example' },
+    ];
+    const moved = await put(before.id, { version: 2, mcp_servers: elsewhere });
+    expect(moved.body['mcp_servers']).toEqual([
+      { ...elsewhere[0], env_keys: [] },
+      { ...elsewhere[1], header_keys: [] },
+    ]);
+  });
+
+  it.each<[string, object]>([
+    ['another name', { name: 'other' }],
+    ['another type', { type: 'sse' }],
+    ['another address', { url: 'https://a.example/x' }],
+    ['a program', { type: 'stdio', command: 'x' }],
+    ['no headers', { headers: {} }],
+    ['other headers', { headers: { Z: '1' } }],
+  ])('drops the secrets of a tool server that becomes %s', async (_name, change) => {
+    const server = { type: 'http', name: 'r', url: 'https://a.example' };
+    const { id } = await create({ mcp_servers: [{ ...server, headers: { H: 'secret' } }] });
+    const { body } = await put(id, { version: 1, mcp_servers: [{ ...server, ...change }] });
+    expect(JSON.stringify(body)).not.toContain('"H"');
+    expect(body.version).toBe(2);
+  });
+
+  it('takes ids in any case and answers with their own', async () => {
+    const agent = await create();
+    const upper = agent.id.toUpperCase();
+    expect((await get(upper)).body).toEqual(agent);
+    expect((await put(upper, { version: 1, name: 'n' })).body).toMatchObject({ id: agent.id });
+    expect((await versions(upper)).body.data).toHaveLength(2);
+    expect((await service.http.post(`/agents/${upper}/archive`)).body.id).toBe(agent.id);
   });
 
   it('judges provider and model together, and the environment, before anything is written', async () => {
@@ -465,7 +571,7 @@ describe('changing', () => {
     }
     const history = (await versions(id)).body.data;
     expect(history.map(({ version }) => version)).toEqual([4, 3, 2, 1]);
-    expect((await get(id)).body).toEqual(history[0]);
+    expect((await get(id)).body).toMatchObject({ ...history[0], created_at: expect.anything() });
   });
 
   it('never mixes an archive into a change', async () => {

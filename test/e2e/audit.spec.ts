@@ -1,4 +1,8 @@
+import { once } from 'node:events';
+import { type ClientRequest, request } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { Client } from 'pg';
 import { registeredRoutes } from '../support/app-routes.js';
 import { type AuditLine, auditLines } from '../support/audit-lines.js';
 import { HttpClient } from '../support/http-client.js';
@@ -8,6 +12,8 @@ import { query, type Service, startService } from '../support/service.js';
 import { eventually } from '../support/sessions.js';
 
 const NOWHERE = '00000000-0000-4000-8000-000000000000';
+/** Signs browsers in and out, without a token in a header. */
+const CONSOLE_SESSION = '/console/session';
 const SECRET = 'planted-secret-0123456789';
 const SHELL = { name: 'a', provider: 'shell', model: 'shell/bash' };
 
@@ -17,7 +23,7 @@ let changing: string[];
 beforeAll(async () => {
   service = await startService();
   changing = (await registeredRoutes(service)).filter(
-    (route) => !/^(GET|HEAD|OPTIONS) /.test(route),
+    (route) => !/^(GET|HEAD|OPTIONS) /.test(route) && !route.endsWith(CONSOLE_SESSION),
   );
   const [token] = await query<{ id: string }>(
     service.databaseUrl,
@@ -83,10 +89,32 @@ describe('requests', () => {
     const session = { agent_id: ids.agent, prompt: `sleep 60 # ${SECRET}` };
     await does('POST /sessions', 'session', session, 202);
     await does('POST /sessions/:id/prompt', 'session', { prompt: SECRET }, 409);
+    // The path of the file is missing.
+    await does('PUT /sessions/:id/files/content', 'session', {}, 422);
+    await does('DELETE /sessions/:id/files', 'session', {}, 422);
     await does('POST /sessions/:id/terminate', 'session', {}, 200);
     await does('DELETE /sessions/:id/delete', 'session', {}, 200);
     await does('POST /agents/:id/archive', 'agent', {}, 200);
-    expect([...new Set(told)].sort()).toEqual([...changing].sort());
+    // What operators do is told by operator.spec.
+    const ofUsers = changing.filter((route) => !route.includes(' /operator/'));
+    expect([...new Set(told)].sort()).toEqual(ofUsers.sort());
+  });
+
+  it('leave one when a browser signs in or out, or is refused', async () => {
+    const token = JSON.stringify({ token: service.token });
+    const sent = [
+      ['POST', service.url, token, 200],
+      ['POST', 'http://elsewhere.example', token, 401],
+      ['POST', service.url, '{}', 422],
+      ['DELETE', service.url, undefined, 200],
+    ] as const;
+    for (const [method, origin, body, status] of sent) {
+      const headers = { origin, ...(body && { 'content-type': 'application/json' }) };
+      const lines = await linesOf(() =>
+        fetch(`${service.url}${CONSOLE_SESSION}`, { method, body, headers }),
+      );
+      expect(lines).toMatchObject([{ action: `${method} ${CONSOLE_SESSION}`, status }]);
+    }
   });
 
   it('leave none when they only look, or look at nothing', async () => {
@@ -109,6 +137,87 @@ describe('requests', () => {
   });
 });
 
+describe('requests whose client hangs up', () => {
+  it('leave one line with what became of them', async () => {
+    const blocker = new Client({ connectionString: service.databaseUrl });
+    await blocker.connect();
+    try {
+      // What the request asks for waits until its client is gone.
+      await blocker.query('BEGIN; LOCK TABLE environments IN ACCESS EXCLUSIVE MODE');
+      const lines = await linesOf(async () => {
+        const body = '{"name":"left alone"}';
+        const outgoing = openRequest('POST', '/environments', body);
+        outgoing.end(body);
+        await eventually(async () => {
+          const waiting = await query<{ count: number }>(
+            service.databaseUrl,
+            `SELECT count(*)::int AS count FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+              WHERE d.datname = current_database() AND NOT granted`,
+          );
+          return (waiting[0]?.count ?? 0) > 0;
+        }, 'the request to wait');
+        outgoing.destroy();
+        await eventually(
+          () => service.logs().includes('POST /environments 499'),
+          'the end of the connection',
+        );
+        await blocker.query('COMMIT');
+      });
+      const [made] = await query<{ id: string }>(
+        service.databaseUrl,
+        `SELECT id FROM environments WHERE name = 'left alone'`,
+      );
+      expect(made).toBeDefined();
+      expect(lines).toHaveLength(1);
+      expect(lines[0]).toMatchObject({
+        user_id: service.userId,
+        action: 'POST /environments',
+        object_id: made?.id,
+        status: 201,
+      });
+    } finally {
+      await blocker.end();
+    }
+  });
+
+  it('and that never sent all of it leave one without a status', async () => {
+    const lines = await linesOf(async () => {
+      const outgoing = openRequest('POST', '/environments', '{"name":"half"}', {
+        expect: '100-continue',
+      });
+      outgoing.flushHeaders();
+      // The service has read the head.
+      await once(outgoing, 'continue');
+      outgoing.write('{"na');
+      await delay(300);
+      outgoing.destroy();
+    });
+    await delay(300);
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatchObject({ action: 'POST /environments', object_id: null, status: null });
+  });
+});
+
+/** A request with all its headers, whose body is yet to come. */
+function openRequest(
+  method: string,
+  path: string,
+  body: string,
+  more: Record<string, string> = {},
+): ClientRequest {
+  const headers = {
+    ...more,
+    authorization: `Bearer ${service.token}`,
+    'content-type': 'application/json',
+    'content-length': body.length,
+  };
+  const outgoing = request(`${service.url}${path}`, { method, headers, agent: false });
+  // That it is cut off is the point.
+  outgoing.on('error', () => undefined);
+  outgoing.flushHeaders();
+  return outgoing;
+}
+
 describe('commands', () => {
   const env = () => ({ DATABASE_URL: service.databaseUrl, DATA_DIR: service.dataDir });
 
@@ -128,6 +237,28 @@ describe('commands', () => {
     const [mistaken] = await linesOf(() => runCli(['token', 'revoke', service.token], env()));
     expect(mistaken).toMatchObject({ object: null, result: 'not_found' });
     expect(again).toMatchObject({ action: 'user create', object: 'audited', result: 'conflict' });
+  });
+
+  it('print their output although no audit entry can be written', async () => {
+    const { databaseUrl } = service;
+    await query(
+      databaseUrl,
+      `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no more lines'; END $$`,
+    );
+    await query(
+      databaseUrl,
+      'CREATE TRIGGER refuse BEFORE INSERT ON operator_actions EXECUTE FUNCTION refuse()',
+    );
+    try {
+      const { code, json, stderr } = await runCli(
+        ['token', 'create', '--user', 'audited', '--json'],
+        env(),
+      );
+      expect([code, json['token']]).toEqual([0, expect.stringMatching(/^ast_/)]);
+      expect(stderr).toMatch(/^warning: .*no more lines\n$/);
+    } finally {
+      await query(databaseUrl, 'DROP FUNCTION refuse CASCADE');
+    }
   });
 
   it('wait in the database while no service runs, and are written once', async () => {

@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
@@ -8,7 +8,7 @@ import { type Nginx, startNginx } from '../support/nginx.js';
 import { describeWith } from '../support/requirements.js';
 import { query, type Service } from '../support/service.js';
 import { remains } from '../support/sandbox-remains.js';
-import { eventually, startSessionService } from '../support/sessions.js';
+import { eventually, leaveNothing, SessionsOf, startSessionService } from '../support/sessions.js';
 
 interface Finding {
   check: string;
@@ -58,12 +58,27 @@ describeWith(['bubblewrap'], 'doctor', () => {
         queue: 'ok',
         keys: 'ok',
         driver: 'ok',
+        installation: 'ok',
+        // The kernel does not hold all limits where the service is an ordinary user.
+        limits: process.geteuid?.() === 0 ? 'ok' : expect.any(String),
         isolation: 'ok',
       },
     ]);
     expect(text).not.toContain(new URL(service.databaseUrl).password || 'no password');
     expect(await query(service.databaseUrl, 'SELECT FROM sandboxes')).toEqual([]);
     await eventually(() => remains(service.dataDir).length === 0, 'nothing to be left');
+  });
+
+  it('leaves the gateway of the service alone', async () => {
+    const sessions = new SessionsOf(service, service);
+    await sessions.run('echo hi');
+    const log = () => readFile(join(service.dataDir, 'gateway', 'log'), 'utf8');
+    const starts = async () => (await log()).match(/"event":"started"/g);
+    expect(await starts()).toHaveLength(1);
+    const { verdicts } = await doctor(['--only', 'sandboxes']);
+    expect(verdicts).toMatchObject({ driver: 'ok', isolation: 'ok' });
+    expect(await starts()).toHaveLength(1);
+    await leaveNothing(service, [sessions]);
   });
 
   it('finds what is wrong with keys, partitions, migrations and the queue, and changes none of it', async () => {

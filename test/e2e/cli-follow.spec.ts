@@ -9,7 +9,7 @@ import { ENCRYPTION_KEYS, type Service } from '../support/service.js';
 import { eventually, SessionsOf, startSessionService } from '../support/sessions.js';
 
 const MAIN = join(dirname(fileURLToPath(import.meta.url)), '../../dist/src/cli/main.js');
-const LIMIT_MS = 40_000;
+const LIMIT_MS = 120_000;
 
 let service: Service;
 let sessions: SessionsOf;

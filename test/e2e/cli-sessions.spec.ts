@@ -71,8 +71,15 @@ describeWith(['bubblewrap'], 'sessions on the command line', () => {
     // At rest, on record, and not there; the service itself compares once a minute only.
     await query(
       service.databaseUrl,
-      `INSERT INTO sandboxes (session_id, driver, host, idle_since) VALUES ($1, 'local', $2, now())`,
+      `INSERT INTO sandboxes (session_id, driver, host, state) VALUES ($1, 'local', $2, 'idle')`,
       [sandbox, host],
+    );
+    const listed = (await cli('sandboxes', 'list', '--state', 'idle', '--json')).json.sandboxes;
+    expect(listed).toEqual([
+      expect.objectContaining({ id: sandbox, state: 'idle', session: null, driver: 'local', host }),
+    ]);
+    expect((await cli('sandboxes', 'list')).stdout).toMatch(
+      new RegExp(`^SANDBOX +STATE[^]*${sandbox} +idle +\\d{4}-`),
     );
     expect(await reap('--dry-run')).toEqual([
       { id: sandbox, reason: 'gone, on record', result: 'would be destroyed' },

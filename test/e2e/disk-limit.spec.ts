@@ -10,7 +10,8 @@ import {
 } from '../support/sessions.js';
 
 /** Fills the disk until somebody stops it. */
-const FILL = 'while head -c 8M /dev/zero >> ~/full; do sleep 0.05; done; echo the disk never ended';
+const fill = (folder: string): string =>
+  `while head -c 8M /dev/zero >> ${folder}/full; do sleep 0.05; done; echo the disk never ended`;
 
 let service: Service;
 let sessions: SessionsOf;
@@ -26,25 +27,32 @@ describeWith(['sandboxes with software'], 'a full disk', () => {
     await service.stop();
   });
 
-  it('while a sandbox is set up fails its stage and its session, and no other', async () => {
-    const environment_id = await sessions.createEnvironment({ setup_script: FILL });
-    const [full, other] = await Promise.all([
-      sessions.run('echo never', { environment_id }),
-      sessions.run('for i in 1 2 3; do echo $i; sleep 1; done'),
-    ]);
-    const failure = full.events.find(({ state }) => state === 'failed');
-    expect(failure).toMatchObject({
-      stage: 'provision_setup',
-      message: 'the sandbox is out of disk space',
-    });
-    expect(full.last).toMatchObject({ type: 'error', message: failure?.message });
-    expect(full.output()).toBe('');
-    expect(other.output()).toBe('1\n2\n3\n');
-    expect(other.last).toMatchObject({ type: 'exit', code: 0 });
-  });
+  it.each([
+    ['in the home', '~'],
+    ['in /tmp', '/tmp'],
+    ['in the system', '/opt'],
+  ])(
+    '%s while a sandbox is set up fails its stage and its session, and no other',
+    async (_, folder) => {
+      const environment_id = await sessions.createEnvironment({ setup_script: fill(folder) });
+      const [full, other] = await Promise.all([
+        sessions.run('echo never', { environment_id }),
+        sessions.run('for i in 1 2 3; do echo $i; sleep 1; done'),
+      ]);
+      const failure = full.events.find(({ state }) => state === 'failed');
+      expect(failure).toMatchObject({
+        stage: 'provision_setup',
+        message: 'the sandbox is out of disk space',
+      });
+      expect(full.last).toMatchObject({ type: 'error', message: failure?.message });
+      expect(full.output()).toBe('');
+      expect(other.output()).toBe('1\n2\n3\n');
+      expect(other.last).toMatchObject({ type: 'exit', code: 0 });
+    },
+  );
 
-  it('ends the turn that fills it', async () => {
-    const stream = await sessions.run(FILL);
+  it.each(['~', '.', '/tmp', '/var/tmp'])('ends the turn that fills it in %s', async (folder) => {
+    const stream = await sessions.run(fill(folder));
     expect(stream.output()).not.toContain('never ended');
     expect(stream.last).toMatchObject({
       type: 'error',

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Client } from 'pg';
+import { untilBlocked } from '../support/locks.js';
 import { query, type Service, startService } from '../support/service.js';
 
 const MICROSECONDS = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00$/;
@@ -35,7 +36,7 @@ describe('creating', () => {
       updated_at: body.created_at,
       archived_at: null,
     });
-    expect((await get(body.id)).body).toEqual(body);
+    expect((await get(body.id)).body).toEqual({ ...body, build: null });
   });
 
   it('takes no body at all for an empty one', async () => {
@@ -179,10 +180,36 @@ describe('what is refused', () => {
       'env_vars of wrong types and names',
       { env_vars: { A: 1, B: null, 'C-D': 'x', '1E': 'x', OK: 'y' } },
       [
-        ['string_pattern_mismatch', 'env_vars', '1E'],
-        ['string_type', 'env_vars', 'A'],
-        ['string_type', 'env_vars', 'B'],
-        ['string_pattern_mismatch', 'env_vars', 'C-D'],
+        ['string_pattern_mismatch', 'env_vars', 3],
+        ['string_type', 'env_vars', 0],
+        ['string_type', 'env_vars', 1],
+        ['string_pattern_mismatch', 'env_vars', 2],
+      ],
+    ],
+    [
+      'names that only the service sets',
+      {
+        env_vars: {
+          OK: 'x',
+          HOME: '/',
+          ANTHROPIC_BASE_URL: 'https://a.example',
+          CODEX_HOME: '/x',
+          SANDBOX_LAUNCH: 'x',
+        },
+      },
+      [
+        ['reserved_name', 'env_vars', 'HOME'],
+        ['reserved_name', 'env_vars', 'ANTHROPIC_BASE_URL'],
+        ['reserved_name', 'env_vars', 'CODEX_HOME'],
+        ['reserved_name', 'env_vars', 'SANDBOX_LAUNCH'],
+      ],
+    ],
+    [
+      'versions that a manager cannot express',
+      { packages: [{ manager: 'pip', name: 'a', version: '^1' }, 'cargo:a@1', 'pip:a@>=1,<2'] },
+      [
+        ['package_version', 'packages', 0, 'version'],
+        ['package', 'packages', 1],
       ],
     ],
     ['a NUL', { setup_script: 'a\0b' }, [['string_unicode', 'setup_script']]],
@@ -200,13 +227,30 @@ describe('what is refused', () => {
   it('never repeats a value', async () => {
     const secret = 'planted-4711';
     const answer = await post({
-      env_vars: { A: { deep: secret }, 'B-': secret },
+      env_vars: { A: { deep: secret }, 'B-': secret, [`C=${secret}`]: '', [secret]: 1 },
       setup_script: [secret],
       packages: [`${secret} `, { manager: secret, name: `${secret} ` }],
       networking: { type: 'limited', allowed_hosts: [`https://${secret}`] },
     });
     expect(answer.status).toBe(422);
     expect(answer.text).not.toContain(secret);
+    const unstorable = await post({
+      env_vars: { [secret]: '\0', [`${secret}\0`]: '' },
+    });
+    expect(unstorable.status).toBe(422);
+    expect(unstorable.body.detail.map(({ type, loc }) => [type, ...loc])).toEqual([
+      ['string_unicode', 'body', 'env_vars', 0],
+      ['string_unicode', 'body', 'env_vars', 1],
+    ]);
+  });
+
+  it('leaves an environment as it is when a change has a reserved name', async () => {
+    const before = await create({ env_vars: { A: '1' } });
+    const answer = await put(before.id, { version: 1, env_vars: { A: '2', HOME: '/tmp' } });
+    expect(answer.body.detail).toEqual([
+      { type: 'reserved_name', loc: ['body', 'env_vars', 'HOME'], msg: expect.any(String) },
+    ]);
+    expect((await get(before.id)).body).toEqual({ ...before, build: null });
   });
 });
 
@@ -272,8 +316,11 @@ describe('changing', () => {
     expect(third.body).toMatchObject({ name: null, version: 3, env_var_keys: ['B', 'C'] });
 
     const history = await versions(first.id);
-    expect(history.body).toEqual({ data: [third.body, second.body, first] });
-    expect((await get(first.id)).body).toEqual(third.body);
+    expect(history.body).toEqual({
+      // Each was created when it was written.
+      data: [third.body, second.body, first].map((one) => ({ ...one, created_at: one.updated_at })),
+    });
+    expect((await get(first.id)).body).toEqual({ ...third.body, build: null });
   });
 
   it.each<[string, object]>([
@@ -349,7 +396,7 @@ describe('changing', () => {
     }
     const history = (await versions(id)).body.data;
     expect(history.map(({ version }) => version)).toEqual([4, 3, 2, 1]);
-    expect((await get(id)).body).toEqual(history[0]);
+    expect((await get(id)).body).toMatchObject({ ...history[0], created_at: expect.anything() });
   });
 });
 
@@ -419,7 +466,7 @@ describe('deleting while a session is being created', () => {
       await session.query('BEGIN');
       expect((await session.query(REFERENCE, [id, service.userId])).rowCount).toBe(1);
       const deletion = service.http.delete(`/environments/${id}/delete`);
-      await untilBlocked();
+      await untilBlocked(service.databaseUrl);
       await session.query('COMMIT');
       expect(await deletion).toMatchObject({
         status: 409,
@@ -438,7 +485,7 @@ describe('deleting while a session is being created', () => {
       await session.query('BEGIN');
       await session.query(REFERENCE, [id, service.userId]);
       const deletion = service.http.delete(`/environments/${id}/delete`);
-      await untilBlocked();
+      await untilBlocked(service.databaseUrl);
       await session.query('ROLLBACK');
       expect((await deletion).status).toBe(200);
       expect((await session.query(REFERENCE, [id, service.userId])).rowCount).toBe(0);
@@ -446,16 +493,6 @@ describe('deleting while a session is being created', () => {
       await session.end();
     }
   });
-
-  async function untilBlocked(): Promise<void> {
-    const waiting = `SELECT FROM pg_stat_activity
-                      WHERE wait_event_type = 'Lock' AND datname = current_database()`;
-    const deadline = performance.now() + 10_000;
-    while ((await query(service.databaseUrl, waiting)).length === 0) {
-      if (performance.now() > deadline) throw new Error('The deletion does not wait');
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  }
 });
 
 it('keeps no value of a variable readable in the database or the logs', async () => {

@@ -1,6 +1,9 @@
+import { execFile } from 'node:child_process';
 import { connect } from 'node:net';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import type { Answer } from '../support/http-client.js';
+import { type Answer, HttpClient } from '../support/http-client.js';
+import { testWith } from '../support/requirements.js';
 import { type Service, startService } from '../support/service.js';
 
 const NOWHERE = '00000000-0000-4000-8000-000000000000';
@@ -83,6 +86,46 @@ describe('bodies', () => {
     }
   });
 
+  it.each(['node:http', 'fetch'])(
+    'of 5 MB are a 413 that %s reads, though it is still sending',
+    async (client) => {
+      const large = JSON.stringify({ name: 'x'.repeat(5_000_000) });
+      for (let again = 0; again < 5; again += 1) {
+        const { status, text } =
+          client === 'fetch'
+            ? await fetched(large)
+            : await service.http.post('/agents', undefined, { raw: large });
+        expect([status, text]).toEqual([413, '{"detail":"The request body is too large"}']);
+      }
+    },
+  );
+
+  testWith(
+    ['python3'],
+    'of 5 MB are a 413 that Python reads, whether it keeps the connection',
+    async () => {
+      const program = `
+import http.client, sys, urllib.error, urllib.request
+address, token = sys.argv[1:]
+body = b'{"name":"' + b'x' * 5000000 + b'"}'
+headers = {'Authorization': 'Bearer ' + token, 'Content-Type': 'application/json'}
+for again in range(5):
+    connection = http.client.HTTPConnection(address.removeprefix('http://'))
+    connection.request('POST', '/agents', body, headers)
+    answer = connection.getresponse()
+    print(answer.status, answer.read().decode())
+    try:
+        urllib.request.urlopen(urllib.request.Request(address + '/agents', body, headers))
+    except urllib.error.HTTPError as error:
+        print(error.code, error.read().decode())`;
+      const run = promisify(execFile);
+      const { stdout } = await run('/usr/bin/python3', ['-c', program, service.url, service.token]);
+      expect(stdout.trim().split('\n')).toEqual(
+        Array.from({ length: 10 }, () => '413 {"detail":"The request body is too large"}'),
+      );
+    },
+  );
+
   it('that are too large are a 413, with or without a length', async () => {
     const large = JSON.stringify({ name: 'x'.repeat(MIB + 10) });
     expectRefusal(await raw(large), 413);
@@ -104,14 +147,20 @@ describe('bodies', () => {
       'a surrogate deep inside',
       '{"name":"a","provider":"shell","model":"shell/bash","skills":[{"name":"s","content":"\\udfff"}]}',
     ],
-    [
-      'a NUL in what is ignored',
-      '{"name":"a","provider":"shell","model":"shell/bash","other":["\\u0000"]}',
-    ],
   ])('with text that cannot be stored: %s', async (_name, body) => {
     const answer = await raw(String(body));
     expectRefusal(answer, 422);
     expect(answer.body.detail[0]).toMatchObject({ type: 'string_unicode' });
+  });
+
+  it('with anything in fields that are not known are taken', async () => {
+    const note = '"x_note":"\\u0000","x_\\ud800":1';
+    const answer = await raw(
+      `{"name":"a","provider":"shell","model":"shell/bash",${note},"skills":[{"name":"s","content":"c",${note}}]}`,
+    );
+    expect(answer.status).toBe(201);
+    expect(answer.text).not.toContain('x_');
+    expectRefusal(await raw(`{${note}}`), 422);
   });
 
   it('with keys that mean something to JavaScript are plain data', async () => {
@@ -185,7 +234,7 @@ describe('bodies', () => {
           model: 'shell/bash',
           [field]: value,
         });
-        expect([201, 400, 422]).toContain(answer.status);
+        expect([201, 400, 404, 422]).toContain(answer.status);
         if (answer.status !== 201) expectRefusal(answer, answer.status);
       }
       for (const field of environment) {
@@ -195,6 +244,86 @@ describe('bodies', () => {
       }
     }
   });
+});
+
+describe('malformed texts', () => {
+  const urls = [
+    ...[
+      'https://x.test/%E0%A4%A.git',
+      'https://x.test/100%.git',
+      'https://x.test/%',
+      'https://%65.test/',
+    ],
+    ...['https:x.test/a', 'https:///a', ' https://x.test/a', 'https://x.te\nst/a', 'http://[::1/x'],
+    ...['http://x:99999/', 'https://*.com/x.git', 'https://', '', 'https://u@x.test/', 'ftp://x'],
+    ...[
+      'https://x\\\\y/',
+      'https://xn--/',
+      `https://x.test/${'a'.repeat(3_000)}`,
+      'https://x.test/\u0000',
+    ],
+  ];
+  const others = [
+    '',
+    ' ',
+    '\u0000',
+    '\ud800',
+    '../..',
+    '-o',
+    '%',
+    'a\nb',
+    'x'.repeat(70_000),
+    '__proto__',
+  ];
+  const shapes = (text: string): unknown[] => [text, [text], { [text]: text }, { a: { b: text } }];
+  const agent = { name: 'a', provider: 'shell', model: 'shell/bash' };
+  const session = { agent_id: NOWHERE, prompt: 'x' };
+
+  it.each(urls)('in an address are a 422: %.40j', async (url) => {
+    const places: [string, object][] = [
+      ['/sessions', { ...session, resources: [{ type: 'repo', url, authorization_token: 't' }] }],
+      ['/agents', { ...agent, mcp_servers: [{ type: 'http', name: 'a', url }] }],
+      ['/agents', { ...agent, skills: [{ type: 'git', url }] }],
+    ];
+    for (const [path, body] of places) expectRefusal(await service.http.post(path, body), 422);
+  });
+
+  it('are nobody else’s fault wherever they stand', async () => {
+    const bodies: [string, Record<string, unknown>, string[]][] = [
+      [
+        '/agents',
+        agent,
+        [
+          'name',
+          'provider',
+          'model',
+          'system',
+          'skills',
+          'mcp_servers',
+          'environment_id',
+          'metadata',
+        ],
+      ],
+      ['/environments', {}, ['name', 'packages', 'env_vars', 'setup_script', 'networking']],
+      ['/sessions', session, ['agent_id', 'prompt', 'timeout', 'environment_id', 'resources']],
+    ];
+    for (const [path, body, fields] of bodies) {
+      for (const field of fields) {
+        for (const value of [...urls.slice(0, 6), ...others].flatMap(shapes)) {
+          const answer = await service.http.post(path, { ...body, [field]: value });
+          expect([201, 400, 404, 422]).toContain(answer.status);
+        }
+      }
+    }
+  });
+
+  it.each(['a\nb', '..', '/etc', 'a/../..', '', '/', 'x'.repeat(300), '\u0000'])(
+    'in a mount path are a 422: %.20j',
+    async (mount_path) => {
+      const resources = [{ type: 'repo', url: 'https://x.test/a', mount_path }];
+      expectRefusal(await service.http.post('/sessions', { ...session, resources }), 422);
+    },
+  );
 });
 
 describe('paths and methods', () => {
@@ -252,23 +381,71 @@ describe('paths and methods', () => {
   });
 
   it.each<[string, string, string]>([
-    ['DELETE', '/agents', 'GET, POST'],
-    ['PATCH', '/agents', 'GET, POST'],
-    ['HEAD', '/agents', 'GET, POST'],
-    ['OPTIONS', '/agents', 'GET, POST'],
-    ['TRACE', '/agents', 'GET, POST'],
-    ['PROPFIND', '/agents', 'GET, POST'],
-    ['PATCH', `/agents/${NOWHERE}`, 'GET, PUT'],
-    ['DELETE', `/agents/${NOWHERE}`, 'GET, PUT'],
+    ['DELETE', '/agents', 'GET, HEAD, POST'],
+    ['PATCH', '/agents', 'GET, HEAD, POST'],
+    ['HEAD', `/agents/${NOWHERE}/archive`, 'POST'],
+    ['OPTIONS', '/agents', 'GET, HEAD, POST'],
+    ['TRACE', '/agents', 'GET, HEAD, POST'],
+    ['PROPFIND', '/agents', 'GET, HEAD, POST'],
+    ['PATCH', `/agents/${NOWHERE}`, 'GET, HEAD, PUT'],
+    ['DELETE', `/agents/${NOWHERE}`, 'GET, HEAD, PUT'],
     ['GET', `/agents/${NOWHERE}/archive`, 'POST'],
     ['POST', `/environments/${NOWHERE}/delete`, 'DELETE'],
-    ['DELETE', '/environments/x', 'GET, PUT'],
-    ['POST', '/healthz', 'GET'],
+    ['DELETE', '/environments/x', 'GET, HEAD, PUT'],
+    ['POST', '/healthz', 'GET, HEAD'],
   ])('%s %s is a 405 with Allow', async (method, path, allow) => {
     const answer = await service.http.send(method, path);
     expect(answer.status).toBe(405);
     expect(answer.headers.allow).toBe(allow);
     if (method !== 'HEAD') expectRefusal(answer, 405);
+  });
+
+  it.each([
+    '/healthz',
+    '/readyz',
+    '/openapi.json',
+    '/docs',
+    '/agents',
+    '/environments',
+    '/sessions',
+  ])('HEAD %s is answered like GET, without the body', async (path) => {
+    const [get, head] = [await service.http.get(path), await service.http.send('HEAD', path)];
+    expect([head.status, head.text]).toEqual([200, '']);
+    expect(head.headers['content-type']).toBe(get.headers['content-type']);
+  });
+
+  it('HEAD is refused like GET', async () => {
+    const { id } = (await service.http.post('/environments', {})).body;
+    expect((await service.http.send('HEAD', `/environments/${id}`)).status).toBe(200);
+    expect((await service.http.send('HEAD', `/environments/${NOWHERE}`)).status).toBe(404);
+    expect((await service.http.send('HEAD', `/sessions/${NOWHERE}/stream`)).status).toBe(404);
+    expect((await service.http.send('HEAD', '/nothing')).status).toBe(404);
+    const open = new HttpClient(service.url);
+    expect((await open.send('HEAD', '/agents')).status).toBe(401);
+  });
+
+  it('what is created has its address in Location', async () => {
+    const agent = await service.http.post('/agents', {
+      name: 'a',
+      provider: 'shell',
+      model: 'shell/bash',
+    });
+    expect(agent.headers.location).toBe(`/agents/${agent.body.id}`);
+    expect((await service.http.get(String(agent.headers.location))).body).toEqual(agent.body);
+    const environment = await service.http.post('/environments', {});
+    expect(environment.headers.location).toBe(`/environments/${environment.body.id}`);
+    expect((await service.http.get('/agents')).headers.location).toBeUndefined();
+  });
+
+  it('an expectation that nobody can meet is a 417, and one that can is met', async () => {
+    const refused = await service.http.get('/agents', { headers: { expect: 'zzz' } });
+    expectRefusal(refused, 417);
+    const text = await exchange(
+      service.url,
+      `POST /agents HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${service.token}\r\n` +
+        'Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n{}',
+    );
+    expect(text).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 422 /);
   });
 
   it('a wrong method is one whatever the body', async () => {
@@ -303,6 +480,7 @@ describe('what is no HTTP', () => {
       /^HTTP\/1\.1 431 /,
     ],
     ['no host', 'GET /agents HTTP/1.1\r\n\r\n', /^HTTP\/1\.1 400 /],
+    ['two hosts', 'GET /agents HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n', /^HTTP\/1\.1 400 /],
   ])('gets an answer with detail: %s', async (_name, bytes, expected) => {
     const text = await exchange(service.url, bytes);
     expect(text).toMatch(expected);
@@ -315,6 +493,15 @@ it('and after all of it the service is well and blames itself for nothing', asyn
   expect((await service.http.get('/agents')).status).toBe(200);
   expect(service.logs()).not.toMatch(/"level":"error"| 50\d /);
 });
+
+async function fetched(body: string): Promise<{ status: number; text: string }> {
+  const answer = await fetch(`${service.url}/agents`, {
+    method: 'POST',
+    body,
+    headers: { authorization: `Bearer ${service.token}`, 'content-type': 'application/json' },
+  });
+  return { status: answer.status, text: await answer.text() };
+}
 
 function encodeSpaces(path: string): string {
   return path.replaceAll(' ', '%20').replaceAll('\u00e9', '%C3%A9');

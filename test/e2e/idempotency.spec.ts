@@ -13,7 +13,7 @@ describe('Idempotency-Key', () => {
   beforeAll(async () => {
     // Nobody runs the turns: what is counted stays as it is.
     service = await startService({ env: { APP_ROLE: 'api' } });
-  }, 60_000);
+  });
   afterAll(async () => {
     await service?.stop();
   });
@@ -60,6 +60,13 @@ describe('Idempotency-Key', () => {
     expect((await post(randomUUID())).status).toBe(409);
   });
 
+  test('has no effect on a request with an invalid session id', async () => {
+    for (const id of ['%00', 'none', randomUUID()]) {
+      const { status, body } = await post(randomUUID(), { prompt: 'x' }, `/sessions/${id}/prompt`);
+      expect([id, status, body]).toEqual([id, 404, { detail: 'Session not found' }]);
+    }
+  });
+
   test('with another body is a 422 that says so', async () => {
     const key = randomUUID();
     await post(key);
@@ -77,6 +84,42 @@ describe('Idempotency-Key', () => {
     expect(new Set(answers.map(({ status, text }) => `${status} ${text}`)).size).toBe(1);
     expect(answers[0]?.status).toBe(202);
     expect(await sessions()).toHaveLength(1);
+  });
+
+  test.each([
+    ['/agents', { name: 'b', provider: 'shell', model: 'shell/bash', metadata: { a: '1' } }],
+    ['/environments', { name: 'e', env_vars: { A: 'secret' } }],
+  ])('on %s gives the first answer, and creates one', async (path, body) => {
+    const key = randomUUID();
+    const list = async (): Promise<unknown[]> =>
+      (await ask(service.url + path, { token: user.token })).body['data'] as unknown[];
+    const before = (await list()).length;
+    const answers = await Promise.all(Array.from({ length: 8 }, () => post(key, body, path)));
+    const [first] = answers;
+    expect(first?.status).toBe(201);
+    expect(new Set(answers.map(({ status, text }) => `${status} ${text}`)).size).toBe(1);
+    expect(await list()).toHaveLength(before + 1);
+
+    // Also when the resource has changed since.
+    const id = String(first?.body['id']);
+    await ask(`${service.url}${path}/${id}`, {
+      method: 'PUT',
+      token: user.token,
+      body: { version: 1, name: 'changed' },
+    });
+    await ask(`${service.url}${path}/${id}/archive`, { method: 'POST', token: user.token });
+    expect((await post(key, body, path)).text).toBe(first?.text);
+
+    const other = await post(key, { ...body, name: 'other' }, path);
+    expect([other.status, other.body['detail']]).toEqual([
+      422,
+      'The Idempotency-Key was used before with another request body',
+    ]);
+    // What is refused leaves the key free.
+    const free = randomUUID();
+    expect((await post(free, { ...body, name: 5 }, path)).status).toBe(422);
+    expect((await post(free, body, path)).status).toBe(201);
+    expect((await post(TOO_MUCH['idempotency-key'], body, path)).status).toBe(400);
   });
 
   test('belongs to a user and a route', async () => {
@@ -118,7 +161,7 @@ describe('Idempotency-Key', () => {
     await query(
       service.databaseUrl,
       `WITH s AS (UPDATE sessions SET status = 'completed' WHERE id = $1),
-         b AS (INSERT INTO sandboxes (session_id, driver, host, idle_since) VALUES ($1, 'local', 'elsewhere', now()))
+         b AS (INSERT INTO sandboxes (session_id, driver, host, state) VALUES ($1, 'local', 'elsewhere', 'idle'))
        UPDATE turns SET status = 'completed' WHERE session_id = $1`,
       [id],
     );

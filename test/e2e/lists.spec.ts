@@ -1,28 +1,15 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { type Service, startService, type TestUser } from '../support/service.js';
-import { StatementLog } from '../support/statement-log.js';
-import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
+import type { TestUser } from '../support/service.js';
+import { type LoggedService, startLoggedService } from '../support/statement-log.js';
 
 const FEW = 3;
 const MANY = 300;
 
-let database: TestDatabase;
-let log: StatementLog;
-let service: Service;
+let service: LoggedService;
 beforeAll(async () => {
-  database = await createTestDatabase();
-  log = await StatementLog.start(database.url);
-  // Without a worker nothing but requests asks the database for anything but now and then.
-  service = await startService({
-    databaseUrl: log.url,
-    env: { APP_ROLE: 'api' },
-  });
+  service = await startLoggedService();
 });
-afterAll(async () => {
-  await service.stop();
-  await log.close();
-  await database.drop();
-});
+afterAll(() => service.stop());
 
 const agent = { name: 'listed', provider: 'shell', model: 'shell/bash' };
 
@@ -35,7 +22,7 @@ const BODIES: Record<string, (user: TestUser) => Promise<object>> = {
   }),
 };
 
-/** A user with so many of them. */
+/** Creates a user with that many agents, environments or sessions. */
 async function userWith(path: string, count: number): Promise<TestUser> {
   const user = await service.createUser({ sessionLimit: count });
   const body = await BODIES[path]?.(user);
@@ -46,14 +33,14 @@ async function userWith(path: string, count: number): Promise<TestUser> {
   return user;
 }
 
-/** What the list costs the database: of some tries the cheapest, since others may ask it something at the same time. */
+/** The statements that a list request sends: the fewest of several tries, because the service sends others meanwhile. */
 async function statementsFor(path: string, count: number): Promise<string[]> {
   const { http } = await userWith(path, count);
   const tries: string[][] = [];
   for (let turn = 0; turn < 5; turn += 1) {
-    const before = log.statements.length;
+    const before = service.statements.length;
     const { body } = await http.get(path);
-    tries.push(log.statements.slice(before));
+    tries.push(service.statements.slice(before));
     expect(body.data).toHaveLength(count);
   }
   return tries.toSorted((a, b) => a.length - b.length)[0] ?? [];

@@ -1,7 +1,14 @@
+import { spawn } from 'node:child_process';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { describeWith } from '../support/requirements.js';
-import type { Service } from '../support/service.js';
+import { describeWith, testWith } from '../support/requirements.js';
+import { KeyRing, secretContext } from '../../src/secrets/key-ring.js';
+import { ENCRYPTION_KEYS, query, type Service } from '../support/service.js';
 import {
+  eventually,
   leaveNothing,
   prepareSoftware,
   ROOTFS_TIMEOUT_MS,
@@ -80,20 +87,46 @@ describe('stages', () => {
     expect(stream.output()).toMatch(/^17$/m);
   });
 
+  it('export no variable that only the service sets, however it came to be stored', async () => {
+    const environment_id = await sessions.createEnvironment({ env_vars: { OK: 'x' } });
+    // As an older release stored it.
+    const stored = { OK: 'yes', HOME: '/tmp', ANTHROPIC_BASE_URL: 'https://elsewhere.example' };
+    await query(
+      service.databaseUrl,
+      `UPDATE environment_versions SET env_vars_sealed = $2 WHERE environment_id = $1`,
+      [
+        environment_id,
+        KeyRing.parse(ENCRYPTION_KEYS).sealRecord(
+          stored,
+          secretContext.environmentVersion(environment_id, 1),
+        ),
+      ],
+    );
+    const stream = await sessions.run(
+      'echo "$OK $HOME [$ANTHROPIC_BASE_URL]"; cat ~/.session/env',
+      {
+        environment_id,
+      },
+    );
+    expect(stream.output('stdout')).toMatch(/^yes \/home\/\S+ \[\]\nexport OK='yes'\n$/);
+    expect(service.logs()).toContain('HOME, ANTHROPIC_BASE_URL not exported');
+    expect(service.logs()).not.toContain('elsewhere.example');
+  });
+
   it('are not repeated by a second turn, which finds its files', async () => {
     const id = await sessions.create(
-      'echo work > file; echo home > ~/file; mkdir d; echo tmp > /tmp/file',
+      'echo work > file; echo home > ~/file; mkdir d; echo tmp > /tmp/file; echo more > /var/tmp/more',
     );
     await sessions.stream(id).end();
-    await sessions.prompt(id, 'cat file ~/file; ls -d d; cat /tmp/file');
+    await sessions.prompt(id, 'cat file ~/file; ls -d d; cat /tmp/file /var/tmp/more');
     const stream = await sessions.stream(id).end();
     expect(stream.stages()).toEqual([
       ...both('create_sprite', 'env_file', 'provision_setup'),
       'runtime_start started',
       'runtime_start started',
     ]);
-    expect(stream.output('stdout')).toBe('work\nhome\nd\n');
-    expect(stream.last).toMatchObject({ type: 'exit', code: 1 });
+    expect(stream.output('stdout')).toBe('work\nhome\nd\ntmp\nmore\n');
+    expect(stream.last).toMatchObject({ type: 'exit', code: 0 });
   });
 });
 
@@ -103,13 +136,69 @@ describeWith(['sandboxes with software'], 'environments with software', () => {
   it('run the setup script with the variables, as root of the sandbox, once', async () => {
     const environment_id = await sessions.createEnvironment({
       env_vars: { COLOUR: 'red' },
-      setup_script: 'echo "$COLOUR $(id -u)" >> /opt/setup; echo noise; pwd > ~/where',
+      setup_script:
+        'echo "$COLOUR $(id -u)" >> /opt/setup; echo noise; pwd > ~/where; echo t > /tmp/t; echo v > /var/tmp/v',
     });
-    const id = await sessions.create('cat /opt/setup ~/where; id -u', { environment_id });
+    const id = await sessions.create('cat /opt/setup ~/where /tmp/t /var/tmp/v; id -u', {
+      environment_id,
+    });
     await sessions.stream(id).end();
     await sessions.prompt(id, 'cat /opt/setup');
-    expect((await sessions.stream(id).end()).output()).toBe('red 0\n/workspace\n1000\nred 0\n');
-  }, 120_000);
+    expect((await sessions.stream(id).end()).output()).toBe(
+      'red 0\n/workspace\nt\nv\n1000\nred 0\n',
+    );
+  });
+
+  it('say what is being done, to whoever asks and to streams', async () => {
+    const environment_id = await sessions.createEnvironment({ setup_script: 'sleep 3' });
+    const id = await sessions.create('echo hi', { environment_id });
+    const stream = sessions.stream(id);
+    const doing = 'Building the environment: setup script';
+    const progress = async () => (await sessions.http.get(`/sessions/${id}`)).body['progress'];
+    await eventually(async () => (await progress()) === doing, 'the progress');
+    const listed = (await sessions.http.get('/sessions?status=running')).body.data;
+    expect(listed.find((session) => session.id === id)).toMatchObject({ progress: doing });
+    await stream.end();
+    expect(stream.comments).toContain(doing);
+    expect(stream.last).toMatchObject({ type: 'exit', code: 0 });
+    expect(await progress()).toBeNull();
+  });
+
+  // Only the local driver makes a base system; the Docker driver uses an image.
+  testWith(
+    ['sandboxes on this host'],
+    'do not count waiting for the base system as time of the turn',
+    async () => {
+      const cache = await mkdtemp(join(tmpdir(), 'cache-'));
+      await mkdir(join(cache, 'rootfs'));
+      // Holds the lock like another process that makes the system.
+      const other = spawn('flock', [join(cache, 'rootfs/.lock'), 'sleep', '60'], {
+        detached: true,
+      });
+      const waiting = await startSessionService({ CACHE_DIR: cache });
+      const own = new SessionsOf(waiting, waiting);
+      try {
+        const environment_id = await own.createEnvironment({ setup_script: 'true' });
+        const id = await own.create('echo hi', { environment_id, timeout: 4 });
+        const stream = own.stream(id);
+        const session = async () => (await own.http.get(`/sessions/${id}`)).body;
+        const told = 'Preparing the base system: waiting for it to be made';
+        await eventually(async () => (await session())['progress'] === told, 'the progress');
+        await delay(6_000);
+        expect(await session()).toMatchObject({ status: 'running', progress: told });
+        await own.http.post(`/sessions/${id}/terminate`);
+        await stream.end();
+        expect(stream.comments).toContain(told);
+        expect(stream.last).toMatchObject({ type: 'terminated' });
+        expect((await session())['progress']).toBeNull();
+      } finally {
+        await leaveNothing(waiting, [own]);
+        await waiting.stop();
+        if (other.pid !== undefined) process.kill(-other.pid);
+        await rm(cache, { recursive: true, force: true });
+      }
+    },
+  );
 
   it('fail with the last words of a setup script, redacted', async () => {
     const environment_id = await sessions.createEnvironment({
@@ -133,20 +222,55 @@ describeWith(['sandboxes with software'], 'environments with software', () => {
     });
     const id = stream.events[0]?.session_id ?? '';
     expect(await sessions.get(id)).toMatchObject({ status: 'failed', exit_code: null });
-  }, 120_000);
+  });
 
-  it('end with the turn’s time when a setup script hangs', async () => {
+  it.each([
+    ['a message', 600],
+    ['what is kept of the output', 12_000],
+  ])('show no part of a secret that is longer than %s', async (_what, length) => {
+    const secret = Array.from({ length: length / 5 }, (_, index) => `k${index + 1000}`).join('');
     const environment_id = await sessions.createEnvironment({
+      env_vars: { SECRET: secret },
+      setup_script: 'set -x; : "$SECRET"; exit 9',
+    });
+    const stream = await sessions.run('echo never', { environment_id });
+    const failed = stream.events.find(({ state }) => state === 'failed');
+    expect(failed?.message).toMatch(/\[redacted\]|exit code 9/);
+    const shown = [failed?.message, stream.last.message, service.logs()].join();
+    expect(shown).not.toMatch(/(k\d{4}){2}/);
+  });
+
+  it('end with the time of builds when a setup script hangs', async () => {
+    const limited = await startSessionService({ BUILD_TIMEOUT: '12' });
+    const own = new SessionsOf(limited, limited);
+    const environment_id = await own.createEnvironment({
       setup_script: "trap '' TERM; sleep 600 & wait; sleep 600",
     });
-    const stream = await sessions.run('echo never', { environment_id, timeout: 6 });
+    // The time of the build is not the turn's.
+    const stream = await own.run('echo never', { environment_id, timeout: 8 });
     expect(stream.stages().at(-1)).toBe('provision_setup failed');
-    expect(stream.events.find(({ state }) => state === 'failed')?.message).toContain('6 seconds');
+    expect(stream.events.find(({ state }) => state === 'failed')?.message).toContain('12 seconds');
     expect(stream.last).toMatchObject({
       type: 'error',
-      message: expect.stringContaining('6 seconds'),
+      message: expect.stringContaining('12 seconds'),
     });
-  }, 120_000);
+    await leaveNothing(limited, [own]);
+    await limited.stop();
+  });
+
+  it('are built once for all sessions of an environment, and not in the time of their turns', async () => {
+    const environment_id = await sessions.createEnvironment({
+      setup_script: 'sleep 12; echo $RANDOM$RANDOM > /opt/number; echo made > ~/made',
+    });
+    const doing = 'Building the environment: setup script';
+    const first = await sessions.run('cat /opt/number ~/made', { environment_id, timeout: 8 });
+    expect(first.last).toMatchObject({ type: 'exit', code: 0 });
+    expect(first.comments).toContain(doing);
+    const second = await sessions.run('cat /opt/number ~/made', { environment_id, timeout: 8 });
+    expect(second.output()).toBe(first.output());
+    expect(second.output()).toMatch(/^\d+\nmade\n$/);
+    expect(second.comments).not.toContain(doing);
+  });
 
   it('install packages of the system', async () => {
     const environment_id = await sessions.createEnvironment({ packages: ['jq'] });

@@ -6,6 +6,7 @@ import { leaveNothing, SessionsOf, startSessionService } from '../support/sessio
 const PLANTED = {
   variable: 'planted-variable-0123456789',
   header: 'Bearer planted-header-0123456789',
+  credential: 'planted-header-0123456789',
   toolVariable: 'planted-tool-variable-0123456789',
   repositoryToken: 'planted-repository-token-0123456789',
   apiKey: 'planted-api-key-0123456789',
@@ -50,7 +51,7 @@ it('planted secrets are in no table, log, answer, stream or argument', async () 
   const failed = await sessions.run('true', members);
   expect(failed.last.type).toBe('error');
   const id = await sessions.create(
-    'env; cat ~/.mcp.json ~/.session/env; sleep 0.2; echo "$KEY" >&2',
+    'env; cat ~/.mcp.json ~/.session/env; sed "s/Bearer //" ~/.mcp.json; sleep 0.2; echo "$KEY" >&2',
     {
       agent_id,
       environment_id,

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { quote } from '../../src/common/shell-quote.js';
 import type { EventStreamClient } from '../support/event-stream-client.js';
 import type { Service } from '../support/service.js';
 import { leaveNothing, SessionsOf, startSessionService } from '../support/sessions.js';
@@ -140,11 +141,7 @@ describe('secrets', () => {
       ],
     });
     const stream = await run('cat ~/.mcp.json', { agent_id });
-    expect(stream.output()).toContain('https://mcp.example.com');
+    expect(stream.output()).toContain('"X-Session-Grant": "${SESSION_GRANT_MCP_0}"');
     expect(stream.output()).not.toMatch(/mcp-(env|header)-secret/);
   });
 });
-
-function quote(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
-}

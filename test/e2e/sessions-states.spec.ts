@@ -1,8 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { onDocker } from '../support/driver.js';
+import { Client } from 'pg';
+import { onDocker, onSprites } from '../support/driver.js';
 import type { Answer } from '../support/http-client.js';
+import { untilBlocked } from '../support/locks.js';
 import { query, type Service } from '../support/service.js';
-import { eventually, leaveNothing, SessionsOf, startSessionService } from '../support/sessions.js';
+import {
+  eventually,
+  leaveNothing,
+  NO_USAGE,
+  SessionsOf,
+  startSessionService,
+} from '../support/sessions.js';
 
 const NOWHERE = '00000000-0000-4000-8000-000000000000';
 const MICROSECONDS = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00$/;
@@ -59,6 +67,40 @@ describe('the state table', () => {
     await terminate(blocker);
     await eventually(() => sessions.completed('true'), 'the next turn');
     expect((await sessions.get(id)).status).toBe('terminated');
+  });
+
+  it('pending, and says what it waits for', async () => {
+    const blocker = await running();
+    const [first, second] = [await sessions.create('true'), await sessions.create('true')];
+    const waits = (place: number) =>
+      `Waiting for a free slot (1 of 1 in use): number ${place} in the queue`;
+    expect((await sessions.get(first)).progress).toBe(waits(1));
+    expect((await sessions.get(second)).progress).toBe(waits(2));
+    const stream = sessions.stream(second);
+    await stream.until(({ comments }) => comments.includes(waits(2)));
+    await terminate(first);
+    await stream.until(({ comments }) => comments.includes(waits(1)));
+    expect((await sessions.get(second)).progress).toBe(waits(1));
+    await terminate(blocker);
+    await stream.end();
+    expect(stream.last).toMatchObject({ type: 'exit', code: 0 });
+    expect((await sessions.get(second)).progress).toBeNull();
+  });
+
+  it('pending, where no worker is running', async () => {
+    const idle = await startSessionService({ APP_ROLE: 'api' });
+    try {
+      const own = new SessionsOf(idle, idle);
+      const id = await own.create('true');
+      expect((await own.get(id)).progress).toBe('Waiting for a worker: none is running');
+      const stream = own.stream(id);
+      await stream.until(({ comments }) =>
+        comments.includes('Waiting for a worker: none is running'),
+      );
+      await stream.abort();
+    } finally {
+      await idle.stop();
+    }
   });
 
   it('running', async () => {
@@ -188,7 +230,7 @@ describe('the state table', () => {
     const id = await sessions.completed();
     await query(
       service.databaseUrl,
-      `UPDATE sandboxes SET doomed_at = now() WHERE session_id = $1`,
+      `UPDATE sandboxes SET state = 'deleting' WHERE session_id = $1`,
       [id],
     );
     expect(said(await prompt(id))).toEqual([
@@ -203,8 +245,9 @@ describe('creating', () => {
   it('answers with id, status and where to read, and pins versions', async () => {
     const environment = await sessions.createEnvironment({});
     const agent = await sessions.createAgent({ environment_id: environment });
-    const { status, body } = await sessions.post('echo hi', { agent_id: agent });
+    const { status, body, headers } = await sessions.post('echo hi', { agent_id: agent });
     expect(status).toBe(202);
+    expect(headers.location).toBe(`/sessions/${body.id}`);
     expect(body).toEqual({
       id: body.id,
       status: 'pending',
@@ -227,6 +270,9 @@ describe('creating', () => {
       stream_url: `/sessions/${body.id}/stream`,
       exit_code: 0,
       error: null,
+      progress: null,
+      budget: null,
+      usage: { ...NO_USAGE, active_seconds: expect.any(Number) },
       created_at: expect.stringMatching(MICROSECONDS),
       updated_at: expect.stringMatching(MICROSECONDS),
     });
@@ -236,12 +282,14 @@ describe('creating', () => {
         session_id: body.id,
         turn_number: 1,
         prompt: 'echo hi',
+        timeout: 3600,
         status: 'completed',
         exit_code: 0,
         error: null,
         created_at: expect.stringMatching(MICROSECONDS),
         started_at: expect.stringMatching(MICROSECONDS),
         ended_at: expect.stringMatching(MICROSECONDS),
+        usage: { ...NO_USAGE, active_seconds: expect.any(Number) },
       },
     ]);
     const list = (await sessions.http.get('/sessions')).body.data;
@@ -304,7 +352,14 @@ describe('creating', () => {
       404,
       'Agent not found',
     ]);
-    expect((await post({ agent_id: 'no-uuid', prompt: 'x' })).status).toBe(404);
+    expect(said(await post({ agent_id: 'no-uuid', prompt: 'x' }))).toEqual([
+      404,
+      'Agent not found',
+    ]);
+    expect(said(await post({ agent_id: agent, prompt: 'x', environment_id: 'no-uuid' }))).toEqual([
+      404,
+      'Environment not found',
+    ]);
     expect(said(await post({ agent_id: archivedAgent, environment_id: NOWHERE }))).toEqual([
       409,
       'Cannot create session with archived agent',
@@ -324,6 +379,61 @@ describe('creating', () => {
     expect((await stranger.post('x', { agent_id: agent })).status).toBe(404);
 
     expect((await sessions.http.get('/sessions')).body.data).toHaveLength(before);
+  });
+
+  it.each([
+    ['agent', 'archived', `UPDATE agents SET archived_at = now() WHERE id = $1`, 409],
+    ['environment', 'archived', `UPDATE environments SET archived_at = now() WHERE id = $1`, 409],
+    ['environment', 'deleted', `DELETE FROM environments WHERE id = $1`, 404],
+  ])('is refused when the %s is %s meanwhile', async (what, _how, change, status) => {
+    const environment_id = await sessions.createEnvironment({});
+    const agent_id = await sessions.createAgent();
+    const other = new Client({ connectionString: service.databaseUrl });
+    await other.connect();
+    try {
+      await other.query('BEGIN');
+      await other.query(change, [what === 'agent' ? agent_id : environment_id]);
+      const answer = sessions.post('true', { agent_id, environment_id });
+      await untilBlocked(service.databaseUrl);
+      await other.query('COMMIT');
+      expect(said(await answer)).toEqual([
+        status,
+        status === 404 ? 'Environment not found' : `Cannot create session with archived ${what}`,
+      ]);
+    } finally {
+      await other.end();
+    }
+  });
+
+  it('takes ids in any case, and answers with them as they are', async () => {
+    const environment_id = await sessions.createEnvironment({});
+    const agent_id = await sessions.createAgent();
+    const { status, body } = await sessions.http.post('/sessions', {
+      agent_id: agent_id.toUpperCase(),
+      environment_id: environment_id.toUpperCase(),
+      prompt: 'true',
+    });
+    expect(status).toBe(202);
+    const upper = body.id.toUpperCase();
+    await sessions.stream(upper).end();
+    expect(await sessions.reach(upper, 'completed')).toMatchObject({
+      id: body.id,
+      agent_id,
+      environment_id,
+    });
+    const prompted = await sessions.http.post(`/sessions/${upper}/prompt`, {
+      prompt: 'true',
+      timeout: 77,
+    });
+    expect([prompted.status, prompted.body]).toEqual([202, body]);
+    expect(prompted.headers.location).toBe(`/sessions/${body.id}`);
+    const events = (await sessions.stream(upper).end()).events;
+    expect(events[0]).toMatchObject({ type: 'start', session_id: body.id });
+    // Each turn has its own time.
+    expect((await sessions.turns(upper)).map(({ timeout }) => timeout)).toEqual([3600, 77]);
+    expect(said(await sessions.http.post(`/sessions/${upper}/terminate`))[0]).toBe(200);
+    expect(said(await sessions.http.delete(`/sessions/${upper}/delete`))[0]).toBe(200);
+    expect((await sessions.http.get(`/sessions/${body.id}`)).status).toBe(404);
   });
 
   it('takes the timeouts at the bounds', async () => {
@@ -396,8 +506,8 @@ describe('creating', () => {
 
 describe('timeouts', () => {
   it('end a turn with an error', async () => {
-    // It counts from before the sandbox is made, which takes containers a while.
-    const timeout = onDocker() ? 8 : 3;
+    // It counts from before the sandbox is made, which takes containers and machines a while.
+    const timeout = onDocker() || onSprites() ? 8 : 3;
     const stream = await sessions.run("trap '' TERM; echo up; sleep 600", { timeout });
     expect(stream.output()).toBe('up\n');
     expect(stream.last).toMatchObject({

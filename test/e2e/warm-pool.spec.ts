@@ -55,7 +55,7 @@ beforeEach(async () => {
 afterEach(async () => {
   await sessions.clear();
   await eventually(
-    async () => (await records()).every(({ reaper }) => reaper?.startsWith('warm ')),
+    async () => (await records()).every(isWarm),
     'the sandboxes of all sessions to be gone',
   );
   await service.stop();
@@ -71,14 +71,16 @@ afterAll(async () => {
 interface SandboxRow {
   session_id: string;
   sandbox_id: string | null;
-  reaper: string | null;
+  state: string;
 }
 
 const records = () =>
   query<SandboxRow>(
     database.url,
-    'SELECT session_id, sandbox_id, reaper FROM sandboxes ORDER BY created_at',
+    'SELECT session_id, sandbox_id, state FROM sandboxes ORDER BY created_at',
   );
+
+const isWarm = ({ state }: SandboxRow) => state === 'warming' || state === 'ready';
 
 /** Which sandbox a session has; `undefined` for one of its own. */
 async function adoptedBy(id: string): Promise<string | undefined> {
@@ -228,7 +230,7 @@ describe('sandboxes that are kept ready', () => {
       const kept = await ended('echo still here > ~/file');
       const sandbox = await adoptedBy(kept.id);
       await filled();
-      const orphans = (await records()).filter(({ reaper }) => reaper !== null);
+      const orphans = (await records()).filter(isWarm);
       expect(orphans.length).toBeGreaterThanOrEqual(POOL);
       const { token } = service;
       await service.kill9();
@@ -275,7 +277,7 @@ describeWith(['sandboxes with software'], 'an environment in recent use', () => 
       expect(warm.stream.stages()).toEqual(cold.stream.stages());
 
       await filled();
-      const before = (await records()).filter(({ reaper }) => reaper !== null);
+      const before = (await records()).filter(isWarm);
       const { status } = await sessions.http.put(`/environments/${environment_id}`, {
         version: 1,
         setup_script: setup('second'),
@@ -299,7 +301,7 @@ describeWith(['sandboxes with software'], 'an environment in recent use', () => 
       await filled();
       await sessions.http.post(`/environments/${environment_id}/archive`);
       await eventually(
-        async () => !(await records()).some(({ reaper }) => reaper !== null),
+        async () => (await records()).every(({ state }) => state === 'active' || state === 'idle'),
         'nothing to be ready for an environment that gets no sessions any more',
         LIMIT_MS,
       );

@@ -10,6 +10,7 @@ const { values } = parseArgs({
     sessions: { type: 'string', default: '12' },
     readers: { type: 'string', default: '3' },
     rolling: { type: 'boolean', default: false },
+    from: { type: 'string' },
     latency: { type: 'boolean', default: false },
   },
 });
@@ -55,7 +56,7 @@ function interruption(): AbortSignal {
 }
 
 async function rolling(): Promise<boolean> {
-  return runRolling({ sessions: 20, readers: 100, seconds: 45, log });
+  return runRolling({ sessions: 20, readers: 100, seconds: 45, from: values.from, log });
 }
 
 function print({

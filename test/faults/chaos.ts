@@ -4,7 +4,7 @@ import { Faults } from './faults.js';
 import { leftovers } from './leftovers.js';
 import { Random } from './random.js';
 import { Takeovers } from './takeovers.js';
-import { insist, SessionRun, Tally, type WorkloadOptions } from './workload.js';
+import { type Asking, retry, SessionRun, Tally, type WorkloadOptions } from './workload.js';
 
 export interface ChaosOptions {
   seed: number;
@@ -112,7 +112,7 @@ export async function prepareWorkload(
   signal: AbortSignal,
   options: Pick<ChaosOptions, 'readersPerSession' | 'turnSeconds'>,
 ): Promise<WorkloadOptions> {
-  const { body } = await insist(
+  const { body } = await retry(
     { cluster, random, signal },
     'POST',
     '/agents',
@@ -140,12 +140,12 @@ async function countDuplicates(cluster: Cluster, tally: Tally): Promise<number> 
 }
 
 /** Ends and deletes every session through the interface. */
-export async function deleteAll(workload: WorkloadOptions): Promise<void> {
-  const { body } = await insist(workload, 'GET', '/sessions', undefined, [200]);
+export async function deleteAll(workload: Asking): Promise<void> {
+  const { body } = await retry(workload, 'GET', '/sessions', undefined, [200]);
   for (const { id, status } of body['data'] as { id: string; status: string }[]) {
     if (['pending', 'running'].includes(status))
-      await insist(workload, 'POST', `/sessions/${id}/terminate`, undefined, [200, 409]);
-    await insist(workload, 'DELETE', `/sessions/${id}/delete`, undefined, [200, 404]);
+      await retry(workload, 'POST', `/sessions/${id}/terminate`, undefined, [200, 409]);
+    await retry(workload, 'DELETE', `/sessions/${id}/delete`, undefined, [200, 404]);
   }
 }
 

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
+import { generateAccessToken, hashAccessToken } from '../../src/auth/access-token.js';
 import { Database } from './database.js';
 import { processesOf, type Users } from './processes.js';
 import { type Role, ROOT, ServiceProcess } from './service-process.js';
@@ -33,6 +34,8 @@ export class Cluster {
     /** Every process has a data folder of its own, as on a host of its own. */
     ownFolders?: boolean;
     env?: Record<string, string | undefined>;
+    /** The folder of another build that the processes start with. */
+    project?: string | undefined;
   }): Promise<Cluster> {
     const folder = await realpath(await mkdtemp(join(tmpdir(), 'faults-')));
     const log: string[] = [];
@@ -70,7 +73,10 @@ export class Cluster {
       await add('api', options.api);
       await add('worker', options.workers);
       const cluster = new Cluster(folder, database, processes);
-      for (const member of processes) member.spawn();
+      for (const member of processes) {
+        member.project = options.project ?? ROOT;
+        member.spawn();
+      }
       for (const member of processes) {
         if (!(await member.ready()))
           throw new Error(`${member.name} did not get ready:\n${member.output}`);
@@ -106,11 +112,35 @@ export class Cluster {
   /** The kernel users that sandboxes run as; `undefined` where they run as this one's. */
   async users(sandboxes = this.sandboxes): Promise<Users | undefined> {
     if (process.geteuid?.() !== 0) return undefined;
-    const build = join(ROOT, 'dist/src/sandboxes/local/user-pool.js');
+    const build = join(ROOT, 'dist/src/sandboxes/driver/local/user-pool.js');
     const { firstUserOf } = (await import(pathToFileURL(build).href)) as {
       firstUserOf: (stateDir: string) => number;
     };
     return { first: firstUserOf(sandboxes), count: 4096 };
+  }
+
+  /** Makes a user. @returns a token of theirs */
+  async createUser(name: string, sessionLimit: number): Promise<string> {
+    await this.database.query('INSERT INTO users (name, session_limit) VALUES ($1, $2)', [
+      name,
+      sessionLimit,
+    ]);
+    return this.createToken(name);
+  }
+
+  async createToken(userName: string): Promise<string> {
+    const token = generateAccessToken();
+    await this.database.query(
+      'INSERT INTO access_tokens (user_id, token_hash) SELECT id, $2 FROM users WHERE name = $1',
+      [userName, hashAccessToken(token)],
+    );
+    return token;
+  }
+
+  async revokeToken(token: string): Promise<void> {
+    await this.database.query('UPDATE access_tokens SET revoked_at = now() WHERE token_hash = $1', [
+      hashAccessToken(token),
+    ]);
   }
 
   /** Heals what is broken, thaws what is frozen and starts what is down. */
@@ -132,13 +162,15 @@ export class Cluster {
   async stop(keep = false): Promise<void> {
     await Promise.all(this.processes.map((member) => member.dispose()));
     await this.database.stop();
-    if (!keep) await rm(this.folder, { recursive: true, force: true });
+    // A supervisor that is about to end may still write its record.
+    const retries = { maxRetries: 20, retryDelay: 100 };
+    if (!keep) await rm(this.folder, { recursive: true, force: true, ...retries });
   }
 }
 
 /** Of processes that start together on an empty database one makes the first user, and tells the token once. */
 async function firstToken(processes: readonly ServiceProcess[]): Promise<string> {
-  for (const giveUpAt = Date.now() + 10_000; Date.now() < giveUpAt; await delay(20)) {
+  for (const giveUpAt = Date.now() + 60_000; Date.now() < giveUpAt; await delay(20)) {
     const tokens = processes.flatMap(({ output }) => /ast_\w+/.exec(output)?.[0] ?? []);
     if (tokens.length > 1) throw new Error('several processes told a first token');
     if (tokens[0] !== undefined) return tokens[0];

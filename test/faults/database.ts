@@ -36,6 +36,11 @@ export class Database {
     return join(url.searchParams.get('host') ?? '', `.s.PGSQL.${url.port}`);
   }
 
+  /** The server's own connection URL. */
+  get url(): string {
+    return this.server.url;
+  }
+
   /** The connection URL of a proxy on this port. */
   urlBy(port: number): string {
     const url = new URL(this.server.url);

@@ -5,8 +5,8 @@ import { names } from '../support/sandbox-processes.js';
 import { processesOf } from './processes.js';
 
 /** What may be in the data folder when no session is left; everything else was forgotten there. */
-const LASTING = /^(host-id|encryption-keys|cache|sandboxes)$/;
-const LASTING_SANDBOXES = /^(\.probe|\.etc|\.uids|\.rootfs)$/;
+const LASTING = /^(host-id|encryption-keys|cache|gateway|installation|lock|sandboxes)$/;
+const LASTING_SANDBOXES = /^(\.probe|\.etc|\.uids|\.rootfs|\.layers|\.builds)$/;
 
 /** What is left after all sessions were deleted; waits until nothing is, for so long. */
 export async function leftovers(cluster: Cluster, limitMs: number): Promise<string[]> {

@@ -34,7 +34,7 @@ export class PostgresProxy {
   }
 
   static async start(socketPath: string): Promise<PostgresProxy> {
-    const server = createServer();
+    const server = createServer({ noDelay: true });
     const proxy = new PostgresProxy(server, socketPath);
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');

@@ -4,6 +4,7 @@ import { Cluster } from './cluster.js';
 import { leftovers } from './leftovers.js';
 import { Random } from './random.js';
 import { Takeovers } from './takeovers.js';
+import { ROOT } from './service-process.js';
 import { SessionRun, Tally } from './workload.js';
 
 /**
@@ -15,10 +16,12 @@ export async function runRolling(options: {
   readers: number;
   /** How long the turns take at least. */
   seconds: number;
+  /** The folder of an older version, built: the restart is an upgrade from it. */
+  from?: string | undefined;
   log: (line: string) => void;
 }): Promise<boolean> {
-  const { log, sessions, readers, seconds } = options;
-  const cluster = await Cluster.start({ api: 2, workers: 2 });
+  const { log, sessions, readers, seconds, from } = options;
+  const cluster = await Cluster.start({ api: 2, workers: 2, project: from });
   try {
     const tally = new Tally();
     const takeovers = new Takeovers(cluster);
@@ -42,6 +45,7 @@ export async function runRolling(options: {
       });
       const stopMs = await ended;
       const begun = performance.now();
+      member.project = ROOT;
       member.spawn();
       if (!(await member.ready())) throw new Error(`${member.name} did not come back`);
       log(

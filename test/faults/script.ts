@@ -1,3 +1,4 @@
+import { quote } from '../../src/common/shell-quote.js';
 import type { Random } from './random.js';
 
 const WORDS = ['plain', 'größer', '数字', '🚀🚀', 'tab\tbed', 'e\u0301', '"quoted"', '\\back'];
@@ -31,12 +32,11 @@ export function planScript(random: Random, seconds: number, exitCode = 0): Scrip
 
 /** The plan as a bash script. It fails when an earlier turn's file is missing: the sandbox is to be the same. */
 export function scriptOf(plan: ScriptPlan, turn: number): string {
-  const padding = `'${plan.padding.replaceAll("'", `'\\''`)}'`;
   return `
 set -u
 ${turn === 1 ? '' : `[ -e turn-${turn - 1} ] || { echo "turn ${turn - 1} left no file"; exit 99; }`}
 touch turn-${turn}
-padding=${padding}
+padding=${quote(plan.padding)}
 for ((i = 1; i <= ${plan.lines}; i++)); do
   printf 'out %d %s\\n' "$i" "$padding"
   ((i % ${plan.errorEvery})) || printf 'err %d %s\\n' "$((i / ${plan.errorEvery}))" "$padding" >&2

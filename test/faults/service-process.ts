@@ -9,11 +9,12 @@ import { ask } from './http.js';
 import { PostgresProxy } from './postgres-proxy.js';
 
 export const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
-const MAIN = join(ROOT, 'dist', 'src', 'main.js');
-const READY_LIMIT_MS = 90_000;
-const STOP_LIMIT_MS = 30_000;
+const READY_LIMIT_MS = 120_000;
+const STOP_LIMIT_MS = 90_000;
 
 export type Role = 'api' | 'worker' | 'all';
+
+const METRICS_URL = /Metrics on (http:[^\s"]+)/;
 
 /** One place for a process of the service: stopped and started again, it keeps its port and its way to the database. */
 export class ServiceProcess {
@@ -24,9 +25,14 @@ export class ServiceProcess {
   private readonly env: Record<string, string | undefined>;
   private readonly logPath: string;
   private child: ChildProcess | undefined;
+  /** The folder of the build that it starts next. */
+  project: string = ROOT;
   /** Stopped by SIGSTOP. */
   frozen = false;
+  /** The last 64 KiB. */
   output = '';
+  /** Where it serves its metrics since its last start. */
+  metricsUrl = '';
 
   private constructor(options: {
     name: string;
@@ -87,8 +93,8 @@ export class ServiceProcess {
   spawn(): void {
     if (this.child) return;
     this.frozen = false;
-    const child = spawn(process.execPath, ['--enable-source-maps', MAIN], {
-      cwd: ROOT,
+    const child = spawn(process.execPath, ['--enable-source-maps', 'dist/src/main.js'], {
+      cwd: this.project,
       env: { ...process.env, NODE_OPTIONS: undefined, NODE_ENV: undefined, ...this.env },
       // Over the channel it learns of the end of this process, however that comes.
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
@@ -97,6 +103,7 @@ export class ServiceProcess {
     for (const stream of [child.stdout, child.stderr]) {
       stream?.setEncoding('utf8').on('data', (text: string) => {
         this.output = (this.output + text).slice(-65_536);
+        this.metricsUrl = METRICS_URL.exec(text)?.[1] ?? this.metricsUrl;
         log.write(text);
       });
     }

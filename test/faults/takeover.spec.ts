@@ -17,6 +17,7 @@ interface TurnRow {
   status: string;
   lease_owner: string | null;
   fencing: string;
+  claims: number;
   commit_seq: string;
   spool_offset: string;
 }
@@ -28,17 +29,18 @@ describeWith(['bubblewrap'], 'a worker that', () => {
 
   beforeAll(async () => {
     cluster = await Cluster.start({ api: 1, workers: 2 });
+    await noteOwners(cluster);
     stop = new AbortController();
     ({ agentId } = await prepareWorkload(cluster, new Random(1), new Tally(), stop.signal, {
       readersPerSession: 1,
       turnSeconds: [1, 1],
     }));
-  }, 120_000);
+  });
 
   afterAll(async () => {
     stop?.abort();
     await cluster?.stop();
-  }, 60_000);
+  });
 
   /** A session that runs, with what it has to write and a reader of it. */
   async function running(seconds: number) {
@@ -74,13 +76,20 @@ describeWith(['bubblewrap'], 'a worker that', () => {
     return row;
   }
 
-  async function takenOver(sessionId: string, from: string | null): Promise<number> {
-    const begun = performance.now();
+  async function takenOver(sessionId: string, from: string | null): Promise<void> {
     await until(async () => {
       const { lease_owner: owner } = await turnOf(sessionId);
       return owner !== null && owner !== from;
     });
-    return performance.now() - begun;
+  }
+
+  /** How a worker lost its lease: who had it next, and whether it had expired by then. */
+  async function lossOf({ id, lease_owner: owner }: TurnRow): Promise<object | undefined> {
+    const [loss] = await cluster.database.query<{ next: string | null; expired: boolean }>(
+      'SELECT next, expired FROM test_owners WHERE turn_id = $1 AND previous = $2',
+      [id, owner],
+    );
+    return loss;
   }
 
   async function complete({ reader, read, plan }: Awaited<ReturnType<typeof running>>) {
@@ -103,26 +112,26 @@ describeWith(['bubblewrap'], 'a worker that', () => {
     expect(await worker.ready()).toBe(true);
   }
 
-  test('is killed loses its turns to the other one within its lease', async () => {
+  test('is killed loses its turns to the other one once its lease has expired', async () => {
     const session = await running(6);
     await session.worker.kill9();
-    const took = await takenOver(session.sessionId, session.turn.lease_owner);
-    expect(took).toBeLessThan(LEASE_SECONDS * 1000 + 500);
+    await takenOver(session.sessionId, session.turn.lease_owner);
+    expect(await lossOf(session.turn)).toEqual({ next: expect.any(String), expired: true });
     await complete(session);
     await restarted(session.worker);
-  }, 60_000);
+  });
 
   test('is stopped hands its turns over at once, and the runtime goes on', async () => {
     const session = await running(6);
     const stopped = session.worker.stop();
-    const took = await takenOver(session.sessionId, session.turn.lease_owner);
+    await takenOver(session.sessionId, session.turn.lease_owner);
     await stopped;
     expect(session.worker.exitCode).toBe(0);
-    // Far below the lease, that is what matters; how far is measured elsewhere.
-    expect(took).toBeLessThan(LEASE_SECONDS * 1000 * 0.6);
+    // It gave its lease back; nobody had to wait for the end of it. How soon is measured elsewhere.
+    expect(await lossOf(session.turn)).toEqual({ next: null, expired: false });
     await complete(session);
     await restarted(session.worker);
-  }, 60_000);
+  });
 
   test('wakes up after its lease writes nothing and kills nothing', async () => {
     const session = await running(10);
@@ -132,9 +141,15 @@ describeWith(['bubblewrap'], 'a worker that', () => {
     session.worker.signal('SIGCONT');
     await complete(session);
     const after = await turnOf(session.sessionId);
-    expect(after).toMatchObject({ status: 'completed', fencing: successor.fencing });
+    // The claims count, because a turn that freezes workers must fail eventually.
+    expect(after).toMatchObject({
+      status: 'completed',
+      fencing: successor.fencing,
+      claims: successor.claims,
+    });
+    expect(successor.claims).toBeGreaterThan(0);
     expect(await session.worker.isReady()).toBe(true);
-  }, 60_000);
+  });
 
   test('does not hear that its output was committed does not commit it twice', async () => {
     const session = await running(8);
@@ -144,7 +159,7 @@ describeWith(['bubblewrap'], 'a worker that', () => {
     await complete(session);
     // It was the same worker all along.
     expect((await turnOf(session.sessionId)).fencing).toBe(session.turn.fencing);
-  }, 60_000);
+  });
 
   test('does not hear that the turn has ended ends it once', async () => {
     const session = await running(3);
@@ -155,7 +170,7 @@ describeWith(['bubblewrap'], 'a worker that', () => {
       fencing: session.turn.fencing,
     });
     await until(async () => !existsSync(spoolOf(session)));
-  }, 60_000);
+  });
 
   test('cannot reach the database for longer than its lease goes on when it can', async () => {
     const session = await running(10);
@@ -163,7 +178,7 @@ describeWith(['bubblewrap'], 'a worker that', () => {
     await delay(LEASE_SECONDS * 1000 + 1_000);
     for (const { proxy } of cluster.workers) proxy.heal();
     await complete(session);
-  }, 60_000);
+  });
 
   test('dies together with the database and everything else: all goes on', async () => {
     const session = await running(8);
@@ -174,10 +189,30 @@ describeWith(['bubblewrap'], 'a worker that', () => {
     for (const member of cluster.processes) member.spawn();
     for (const member of cluster.processes) expect(await member.ready()).toBe(true);
     await complete(session);
-  }, 90_000);
+  });
 });
 
-async function until(condition: () => Promise<boolean>, limitMs = 30_000): Promise<void> {
+/** Lets the database itself note each change of a lease's owner, by its own clock. */
+async function noteOwners({ database }: Cluster): Promise<void> {
+  await database.query(
+    'CREATE TABLE test_owners (turn_id uuid, previous text, next text, expired boolean)',
+  );
+  await database.query(
+    `CREATE FUNCTION test_note_owner() RETURNS trigger LANGUAGE plpgsql AS $$
+     BEGIN
+       INSERT INTO test_owners
+       VALUES (OLD.id, OLD.lease_owner, NEW.lease_owner, OLD.lease_expires_at <= now());
+       RETURN NULL;
+     END $$`,
+  );
+  await database.query(
+    `CREATE TRIGGER test_note_owner AFTER UPDATE ON turns FOR EACH ROW
+     WHEN (OLD.lease_owner IS NOT NULL AND OLD.lease_owner IS DISTINCT FROM NEW.lease_owner)
+     EXECUTE FUNCTION test_note_owner()`,
+  );
+}
+
+async function until(condition: () => Promise<boolean>, limitMs = 120_000): Promise<void> {
   const giveUpAt = Date.now() + limitMs;
   while (!(await condition())) {
     if (Date.now() > giveUpAt) throw new Error('it did not come to pass in time');

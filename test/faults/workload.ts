@@ -47,9 +47,14 @@ export interface WorkloadOptions {
   signal: AbortSignal;
 }
 
+/** Who asks, where, and for how long. */
+export interface Asking extends Pick<WorkloadOptions, 'random' | 'signal'> {
+  cluster: Pick<Cluster, 'apis' | 'token'>;
+}
+
 /** One request of a client that repeats it until it is answered, with the same key: it may not be done twice. */
-export async function insist(
-  options: Pick<WorkloadOptions, 'cluster' | 'random' | 'signal'>,
+export async function retry(
+  options: Asking,
   method: string,
   path: string,
   body: object | undefined,
@@ -237,6 +242,6 @@ export class SessionRun {
     accepted: number[],
     key?: string,
   ) {
-    return insist({ ...this.options, random: this.random }, method, path, body, accepted, key);
+    return retry({ ...this.options, random: this.random }, method, path, body, accepted, key);
   }
 }

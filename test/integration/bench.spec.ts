@@ -6,6 +6,8 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { testWith } from '../support/requirements.js';
 
 const ROWS = ['replay', 'fanout'];
+/** A bench that hangs fails this test instead of blocking the others. Milliseconds. */
+const LIMIT_MS = 300_000;
 
 let folder: string;
 beforeAll(() => {
@@ -38,7 +40,10 @@ describe('the bench', () => {
       '--profile',
       folder,
     ];
-    const bench = spawnSync(process.execPath, ['bench/run.mjs', ...args], { encoding: 'utf8' });
+    const bench = spawnSync(process.execPath, ['bench/run.mjs', ...args], {
+      encoding: 'utf8',
+      timeout: LIMIT_MS,
+    });
     expect([bench.status, bench.stderr]).toEqual([0, '']);
 
     const { measured, judged } = JSON.parse(readFileSync(file, 'utf8')) as Results;
@@ -63,7 +68,10 @@ describe('the bench', () => {
   testWith(['bubblewrap'], 'soaks the service with real sandboxes, and leaves nothing', () => {
     const file = join(folder, 'soak.json');
     const args = ['--no-build', '--soak', '6s', '--json', file];
-    const bench = spawnSync(process.execPath, ['bench/run.mjs', ...args], { encoding: 'utf8' });
+    const bench = spawnSync(process.execPath, ['bench/run.mjs', ...args], {
+      encoding: 'utf8',
+      timeout: LIMIT_MS,
+    });
     expect(bench.stderr).toBe('');
     // So short a time says nothing of what is flat.
     expect(bench.stdout).toContain('database bytes per message');

@@ -2,19 +2,14 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { EventEmitter2 } from '@nestjs/event-emitter';
 import type { DataSource } from 'typeorm';
 import { loadConfig } from '../../src/config/app-config.js';
-import { createDataSource } from '../../src/database/data-source.js';
-import { DatabaseUrl } from '../../src/database/database-url.js';
+import { createDataSource, DatabaseUrl } from '../../src/database/data-source.js';
 import { Notifications } from '../../src/database/notifications.js';
 import { Sql } from '../../src/database/sql.js';
-import { Doorbell } from '../../src/event-log/doorbell.js';
+import { Notifier } from '../../src/event-log/log-notifications.js';
 import { LogPartitions } from '../../src/event-log/log-partitions.js';
-import { LogKind } from '../../src/event-log/log-row.js';
-import { type ClaimedTurn, TurnLeaseRepository } from '../../src/sessions/turn-lease.repository.js';
-import {
-  type TurnCommit,
-  TurnOutputRepository,
-} from '../../src/sessions/turn-output.repository.js';
-import { eventually } from '../support/sessions.js';
+import { LogKind } from '../../src/event-log/event-log.repository.js';
+import { type ClaimedTurn, TurnLeaseRepository } from '../../src/turns/turn-queue.repository.js';
+import { type TurnCommit, TurnOutputRepository } from '../../src/turns/turn-output.repository.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 import { insertWaitingTurn } from '../support/waiting-turn.js';
 
@@ -29,9 +24,9 @@ beforeAll(async () => {
   await dataSource.initialize();
   const sql = new Sql(dataSource);
   const silent = new Notifications(new DatabaseUrl(database.url));
-  const doorbell = new Doorbell(new EventEmitter2(), silent);
-  leases = new TurnLeaseRepository(sql, doorbell);
-  output = new TurnOutputRepository(sql, doorbell);
+  const notifier = new Notifier(new EventEmitter2(), silent);
+  leases = new TurnLeaseRepository(sql, notifier);
+  output = new TurnOutputRepository(sql, notifier);
   await new LogPartitions(sql, loadConfig({})).ensure();
 });
 afterAll(async () => {
@@ -46,7 +41,9 @@ const claim = async (owner: string): Promise<ClaimedTurn> => {
     host: 'here',
     limit: 1,
     leaseSeconds: 60,
-    busyWith: [],
+    except: [],
+    users: [],
+    suspect: true,
   });
   if (!turn) throw new Error('nothing to claim');
   return turn;
@@ -137,27 +134,20 @@ describe('the sequence number', () => {
   });
 });
 
-describe('a commit that has to wait for another statement', () => {
-  /** Commits while another transaction has changed the turn and is not through. */
+describe('a commit of a turn that another statement has locked', () => {
+  /** Commits while another transaction has changed the turn, and again after that has ended. */
   async function commitBehind(
     change: string,
     turn: ClaimedTurn,
     commits: readonly TurnCommit[],
-  ): Promise<unknown> {
+  ): Promise<[meanwhile: unknown, after: unknown]> {
     const other = dataSource.createQueryRunner();
     await other.startTransaction();
     await other.query(change, [turn.id]);
-    const committed = output.commit(commits, false);
-    await eventually(async () => {
-      const [row]: { waiting: string }[] = await dataSource.query(
-        `SELECT count(*) AS waiting FROM pg_stat_activity
-         WHERE datname = current_database() AND wait_event_type = 'Lock'`,
-      );
-      return Number(row?.waiting) > 0;
-    }, 'the commit to wait');
+    const meanwhile = await output.commit(commits, false);
     await other.commitTransaction();
     await other.release();
-    return committed;
+    return [meanwhile, await output.commit(commits, true)];
   }
   const positionOf = async (turn: ClaimedTurn): Promise<unknown> => {
     const [row]: unknown[] = await dataSource.query(
@@ -167,7 +157,7 @@ describe('a commit that has to wait for another statement', () => {
     return row;
   };
 
-  it('is applied wholly after a renewal of the lease', async () => {
+  it('is applied completely after a renewal of the lease, and other commits at once', async () => {
     const turns = [(await takenOver()).second, (await takenOver()).second];
     for (const turn of turns) {
       const outcome = await commitBehind(
@@ -175,7 +165,8 @@ describe('a commit that has to wait for another statement', () => {
         turn,
         turns.map((each) => commitOf(each, 'x', turns.indexOf(turn))),
       );
-      expect(outcome).toEqual(['committed', 'committed']);
+      const meanwhile = turns.map((each) => (each === turn ? 'locked' : 'committed'));
+      expect(outcome).toEqual([meanwhile, ['committed', 'committed']]);
     }
     for (const turn of turns) {
       expect(await logOf(turn)).toEqual(['x', 'x']);
@@ -191,9 +182,37 @@ describe('a commit that has to wait for another statement', () => {
       lost,
       turns.map((each) => commitOf(each, 'x')),
     );
-    expect(outcome).toEqual(['lost', 'committed']);
+    expect(outcome).toEqual([
+      ['locked', 'committed'],
+      ['lost', 'committed'],
+    ]);
     expect(await logOf(lost)).toEqual([]);
     expect(await positionOf(lost)).toEqual({ commit_seq: 0, spool_offset: 0 });
     expect(await positionOf(kept)).toEqual({ commit_seq: 1, spool_offset: 10 });
+  });
+});
+
+describe('a renewal of several leases', () => {
+  it('is not kept from one by the lock of another, and waits for short ones', async () => {
+    const turns = [(await takenOver()).second, (await takenOver()).second];
+    const [locked, free] = turns.map(({ id }) => id) as [string, string];
+    const other = dataSource.createQueryRunner();
+    await other.startTransaction();
+    await other.query('SELECT FROM turns WHERE id = $1 FOR UPDATE', [locked]);
+    const renewals = await leases.renew('second', [locked, free], 60, []);
+    expect(new Map(renewals.map(({ id, renewed }) => [id, renewed]))).toEqual(
+      new Map([
+        [locked, false],
+        [free, true],
+      ]),
+    );
+    await expect(leases.renewWaiting('second', [locked], 60)).rejects.toMatchObject({
+      code: '55P03',
+    });
+    const waiting = leases.renewWaiting('second', [locked], 60);
+    await other.commitTransaction();
+    await other.release();
+    expect(await waiting).toEqual([locked]);
+    expect(await leases.renewWaiting('first', [locked], 60)).toEqual([]);
   });
 });

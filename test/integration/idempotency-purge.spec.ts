@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { DataSource } from 'typeorm';
 import { createDataSource } from '../../src/database/data-source.js';
 import { Sql } from '../../src/database/sql.js';
-import { IdempotencyRepository } from '../../src/sessions/idempotency.repository.js';
+import { IdempotencyRepository } from '../../src/idempotency/repeatable-requests.js';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.js';
 
 let database: TestDatabase;

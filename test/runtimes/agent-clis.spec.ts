@@ -4,15 +4,26 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { findPlanted } from '../support/planted-secrets.js';
 import { testWith } from '../support/requirements.js';
+import { commandOf } from '../support/sandbox-processes.js';
+import { contentsOf, killGateway } from '../support/sandbox-remains.js';
 import { CLIS, describeCli, type Cli } from './support/clis.js';
-import { brokenServer, httpServer, sseServer, stdioServer } from './support/mcp-servers.js';
-import { MODEL_KEY } from './model-endpoint/model-endpoint.js';
+import {
+  brokenServer,
+  HTTP_SECRET,
+  httpServer,
+  sseServer,
+  stdioServer,
+} from './support/mcp-servers.js';
+import { MODEL_KEY, usedBy } from './model-endpoint/model-endpoint.js';
 import { Rig, type RunningSession } from './support/rig.js';
 
 /** A first session may have to install hundreds of megabytes. */
 const INSTALL_LIMIT_MS = 300_000;
-const LIMITED = { networking: { type: 'limited' } };
+/** For long runs by hand. */
+const KILL_ROUNDS = Number(process.env['KILL_ROUNDS'] ?? 1);
+const LIMITED = { networking: { type: 'limited', allow_mcp_servers: true } };
 const SKILL = {
   name: 'juggling',
   description: 'How to juggle word-skill',
@@ -45,6 +56,9 @@ async function start(
   sessions.push(session);
   return session;
 }
+
+const tokensOf = ({ requests, ...tokens }: ReturnType<typeof usedBy>): number =>
+  requests && Object.values(tokens).reduce((sum, count) => sum + count, 0);
 
 /** Requests for an answer to this prompt, not for titles and the like. */
 const requestsWith = (word: string) => rig.model.requests.filter(({ text }) => text.includes(word));
@@ -108,8 +122,45 @@ for (const cli of CLIS) {
         expect(replay.output()).not.toContain(MODEL_KEY);
         expect(rig.model.requests.every(({ authorized }) => authorized)).toBe(true);
         // The relay told of every name that was looked up in vain.
-        const refused = refusals(session.id).filter((name) => !HARMLESS.test(name));
-        expect(new Set(refused)).toEqual(new Set(['elsewhere.example']));
+        const refused = () => refusals(session.id).filter((name) => !HARMLESS.test(name));
+        await poll(() => refused().length > 0);
+        expect(new Set(refused())).toEqual(new Set(['elsewhere.example']));
+      },
+      INSTALL_LIMIT_MS,
+    );
+
+    test(
+      'has the usage that the model counts, with a tool and a resumed turn',
+      async () => {
+        // Requests of earlier sessions have ended with their sandboxes.
+        const before = rig.model.requests.length;
+        const known = await rig.reportedTokens(cli.provider);
+        const session = await start(cli, 'word-usage %%shell echo counted%%');
+        const first = await rig.finish(session);
+        const counted = usedBy(rig.model.requests.slice(before));
+        expect(counted.requests).toBeGreaterThan(1);
+        expect((await rig.http.get(`/sessions/${session.id}`)).body).toMatchObject({
+          usage: counted,
+        });
+        await rig.prompt(session, 'word-again %%shell echo counted again%%');
+        expect((await rig.finish(session, first.terminal.id)).terminal).toMatchObject({ code: 0 });
+        expect((await rig.http.get(`/sessions/${session.id}`)).body).toMatchObject({
+          usage: usedBy(rig.model.requests.slice(before)),
+        });
+        const tokens = tokensOf(counted) + tokensOf(usedBy(rig.model.requests.slice(before)));
+        // Some programs report what the whole session has used.
+        const again = ['anthropic', 'openai'].includes(cli.provider) ? 0 : tokensOf(counted);
+        let seen = known;
+        const all = () => seen.reported - known.reported + seen.onlyGateway - known.onlyGateway;
+        await poll(async () => {
+          seen = await rig.reportedTokens(cli.provider);
+          return all() >= tokens - again;
+        });
+        expect(all()).toBe(tokens - again);
+        expect(seen.onlyProgram).toBe(known.onlyProgram);
+        expect(seen.reported).toBeGreaterThan(known.reported);
+        // OpenCode does not report the request for a title.
+        if (cli.provider !== 'opencode') expect(seen.onlyGateway).toBe(known.onlyGateway);
       },
       INSTALL_LIMIT_MS,
     );
@@ -125,7 +176,7 @@ for (const cli of CLIS) {
       const { body } = await rig.http.get(`/sessions/${session.id}`);
       expect(body).toMatchObject({ status: 'failed', exit_code: terminal.code });
       expect(body['error']).toMatch(/401/);
-      expect(Date.now() - begun).toBeLessThan(30_000);
+      expect(Date.now() - begun).toBeLessThan(100_000);
     });
 
     test('fails readably, and in bounded time, when the model keeps failing', async () => {
@@ -156,6 +207,28 @@ for (const cli of CLIS) {
       }
     });
 
+    testWith(
+      ['root'],
+      'has no key, token or secret header in its sandbox',
+      async () => {
+        const session = await start(cli, 'word-scan %%shell echo scan now; sleep 8%%', {
+          mcp_servers: [httpServer('wires', rig.model.url)],
+        });
+        const stream = session.stream();
+        let inside = await contentsOf(rig.service);
+        await until(async () => {
+          inside = await contentsOf(rig.service);
+          return inside.pids.some((pid) => commandOf(pid) === 'sleep 8 ');
+        }, session);
+        const { found, processes } = findPlanted(inside, [MODEL_KEY, HTTP_SECRET]);
+        expect(found).toEqual([]);
+        expect(processes.length).toBeGreaterThan(2);
+        expect(findPlanted(inside, ['scan now']).found.join('\n')).toMatch(/memory of/);
+        expect((await stream).last).toMatchObject({ type: 'exit', code: 0 });
+      },
+      INSTALL_LIMIT_MS,
+    );
+
     test('ends at once, with everything that it started, when it is terminated', async () => {
       const mark = `31${Math.floor(Math.random() * 1e8)}`;
       // Interval and mark in one: how often a file that nobody writes to is looked at.
@@ -173,7 +246,7 @@ for (const cli of CLIS) {
       })();
       const [took, stream] = await Promise.all([watch, session.stream()]);
       expect(stream.last).toMatchObject({ type: 'terminated' });
-      expect(took).toBeLessThan(2000);
+      expect(took).toBeLessThan(20_000);
     });
   });
 }
@@ -181,6 +254,43 @@ for (const cli of CLIS) {
 const [cli] = CLIS;
 if (cli) {
   describeCli(cli, () => {
+    test.each([
+      ['service during a response', '%%fault slow%% %%shell echo still there%%'],
+      ['gateway between two responses', '%%shell sleep 2; echo still there%%'],
+    ])(
+      'completes its turn when somebody kills the %s',
+      async (victim, directives) => {
+        const own = await Rig.start();
+        try {
+          for (let round = 0; round < KILL_ROUNDS; round += 1) {
+            const { provider, model } = cli;
+            const word = `word-round${round}`;
+            const session = await own.session({ provider, model }, `${word} ${directives}`);
+            const first = () =>
+              own.model.requests.find(({ text }) => text.includes(word) && text.includes('%%'));
+            if (victim.startsWith('service')) {
+              await poll(() => first() !== undefined);
+              await own.service.kill9();
+              expect(first()?.isAnswered).toBe(false);
+              // The response goes on although there is no service.
+              await poll(() => first()?.isAnswered === true);
+              await own.restart();
+            } else {
+              await poll(() => first()?.isAnswered === true);
+              await killGateway(own.service);
+            }
+            const { terminal, output } = await own.finish(session);
+            expect([round, terminal]).toMatchObject([round, { type: 'exit', code: 0 }]);
+            expect(output).toContain('still there');
+            await own.remove(session);
+          }
+        } finally {
+          await own.stop();
+        }
+      },
+      KILL_ROUNDS * INSTALL_LIMIT_MS,
+    );
+
     test('goes on after its gateway has moved, and reaches the old one no more', async () => {
       const moving = await Rig.start();
       try {
@@ -198,7 +308,8 @@ if (cli) {
         const second = await moving.finish(session, first.terminal.id);
         expect(second).toMatchObject({ terminal: { type: 'exit', code: 0 } });
         expect(second.output).toContain('word-here word-there');
-        expect(second.output).toContain('<000><404>');
+        // Only the gateway reaches either of them.
+        expect(second.output).toContain('<000><000>');
         await moving.remove(session);
       } finally {
         await moving.stop();
@@ -208,7 +319,7 @@ if (cli) {
 }
 
 testWith(
-  ['bubblewrap'],
+  ['sandboxes on this host'],
   'a program that cannot be installed fails its stage with the reason',
   async () => {
     const cache = await mkdtemp(join(tmpdir(), 'empty-cache-'));
@@ -240,10 +351,22 @@ function refusals(sessionId: string): string[] {
   return [...rig.service.logs().matchAll(pattern)].map(([, name = '']) => name);
 }
 
+/** Polls; fails when it takes too long. */
+async function poll(condition: () => boolean | Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + 200_000;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error('waited in vain');
+    await delay(20);
+  }
+}
+
 /** Polls; fails when it takes too long, or when the session ends meanwhile. */
-async function until(condition: () => boolean, session?: RunningSession): Promise<void> {
-  const deadline = Date.now() + 30_000;
-  while (!condition()) {
+async function until(
+  condition: () => boolean | Promise<boolean>,
+  session?: RunningSession,
+): Promise<void> {
+  const deadline = Date.now() + 200_000;
+  while (!(await condition())) {
     const status = session && (await rig.http.get(`/sessions/${session.id}`)).body.status;
     if (Date.now() > deadline || status === 'failed' || status === 'completed') {
       throw new Error(`waited in vain${status === undefined ? '' : `: the session is ${status}`}`);

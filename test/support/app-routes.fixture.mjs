@@ -5,7 +5,7 @@ import 'reflect-metadata';
 const [build] = process.argv.slice(2);
 const { loadConfig } = await import(`${build}/src/config/app-config.js`);
 const { createApp } = await import(`${build}/src/create-app.js`);
-const { KnownRoutes } = await import(`${build}/src/common/http/known-routes.js`);
+const { KnownRoutes } = await import(`${build}/src/common/http/routes.js`);
 
 const config = loadConfig({ ...process.env, LOG_LEVEL: 'error' });
 const app = await createApp(config, config.databaseUrl);

@@ -9,8 +9,13 @@ const NEW_KEY = '-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes'.split(' ');
 /**
  * An authority of its own, and what it vouches for: `server-cert.pem` of 127.0.0.1, and a client's `cert.pem`, each with
  * its key; beside `ca.pem`, as Docker's tools name them.
+ * @param names further names of the server
  */
-export async function makeCertificates(folder: string): Promise<void> {
+export async function makeCertificates(
+  folder: string,
+  names: readonly string[] = [],
+): Promise<void> {
+  const subject = ['IP:127.0.0.1', ...names.map((name) => `DNS:${name}`)].join();
   const at = (name: string): string => join(folder, name);
   const openssl = (...args: string[]) => run('openssl', args, { cwd: folder });
   await openssl(
@@ -19,7 +24,7 @@ export async function makeCertificates(folder: string): Promise<void> {
   );
   await Promise.all(
     [
-      { prefix: 'server-', extensions: 'subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth' },
+      { prefix: 'server-', extensions: `subjectAltName=${subject}\nextendedKeyUsage=serverAuth` },
       { prefix: '', extensions: 'extendedKeyUsage=clientAuth' },
     ].map(async ({ prefix, extensions }, serial) => {
       const request = at(`${prefix}request.pem`);

@@ -12,7 +12,7 @@ const MAIN = join(
   'cli',
   'main.js',
 );
-const LIMIT_MS = 30_000;
+const LIMIT_MS = 120_000;
 
 export interface CliResult {
   code: number;
@@ -22,13 +22,14 @@ export interface CliResult {
   json: Record<string, unknown>;
 }
 
-/** Runs an operator's command as a process of its own. */
+/** Runs an operator's command as a process of its own. @param input its standard input */
 export async function runCli(
   args: readonly string[],
   env: Record<string, string | undefined>,
+  input = '',
 ): Promise<CliResult> {
   return new Promise((resolve) => {
-    execFile(
+    const child = execFile(
       process.execPath,
       [MAIN, ...args],
       {
@@ -47,5 +48,8 @@ export async function runCli(
         resolve({ code, stdout, stderr, json: json as Record<string, unknown> });
       },
     );
+    // A command that does not read its input may end before it is written.
+    child.stdin?.on('error', () => undefined);
+    child.stdin?.end(input);
   });
 }

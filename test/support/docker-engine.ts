@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
 import { basename } from 'node:path';
 import Docker from 'dockerode';
-import { unless } from '../../src/sandboxes/docker/engine.js';
+import { unless } from '../../src/sandboxes/driver/docker/engine.js';
+import type { SandboxContents } from './planted-secrets.js';
 import { abandoned, forget } from './installation-notes.js';
 import { sharedRootfs } from '../integration/rootfs/shared-rootfs.js';
 
@@ -55,7 +56,11 @@ export interface Supervisor {
   command: string;
 }
 
-/** Names of everything on the engine that carries an installation's name. */
+/** The gateway ends some time after the last sandbox and is for all of them, so it does not count as left over. */
+const isGateway = ({ Labels }: { Labels: Record<string, string> | null }): boolean =>
+  Labels?.['agent-session.role'] === 'gateway';
+
+/** Names of everything on the engine that carries an installation's name, besides its gateway. */
 export async function leftovers(installation: string, host = DOCKER_HOST): Promise<string[]> {
   const docker = engine(host);
   const filters = { label: [`agent-session.installation=${installation}`] };
@@ -63,10 +68,55 @@ export async function leftovers(installation: string, host = DOCKER_HOST): Promi
   const { Volumes: volumes } = await docker.listVolumes({ filters });
   const networks = await docker.listNetworks({ filters });
   return [
-    ...containers.flatMap(({ Names }) => Names),
-    ...(volumes ?? []).map(({ Name }) => Name),
+    ...containers.filter((each) => !isGateway(each)).flatMap(({ Names }) => Names),
+    ...(volumes ?? []).filter((each) => !isGateway(each)).map(({ Name }) => Name),
     ...networks.map(({ Name }) => Name),
   ].toSorted();
+}
+
+/** The files that an installation's sandboxes have written, and their processes, without those of its gateway. */
+export async function contentsOnEngine(installation: string): Promise<SandboxContents> {
+  const docker = engine();
+  const filters = { label: [`agent-session.installation=${installation}`] };
+  const found = (await docker.listContainers({ filters })).filter((each) => !isGateway(each));
+  const each = await Promise.all(
+    found.map(async ({ Id }) => {
+      const container = docker.getContainer(Id);
+      const [{ GraphDriver, Mounts, State }, { Processes }] = await Promise.all([
+        container.inspect(),
+        (container.top({ ps_args: '-o pid' }) as Promise<{ Processes: string[][] }>)
+          // It has just started, or ended.
+          .catch(unless([404, 409], { Processes: [] })),
+      ]);
+      const { UpperDir } = GraphDriver.Data as { UpperDir?: string };
+      if (UpperDir === undefined)
+        throw new Error('needs an engine with the storage driver overlay2');
+      const volumes = Mounts.filter(({ Type }) => Type === 'volume').map(({ Source }) => Source);
+      return {
+        // What is mounted inside is only seen from there.
+        folders: [
+          UpperDir,
+          ...volumes,
+          `/proc/${State.Pid}/root/tmp`,
+          `/proc/${State.Pid}/root/dev/shm`,
+        ],
+        pids: Processes.map(([pid]) => Number(pid)),
+      };
+    }),
+  );
+  return {
+    folders: each.flatMap(({ folders }) => folders),
+    pids: each.flatMap(({ pids }) => pids),
+  };
+}
+
+/** The process of an installation's gateway, which must be running, as the engine's machine counts. */
+export async function gatewayOnEngine(installation: string): Promise<number> {
+  const docker = engine();
+  const filters = { label: [`agent-session.installation=${installation}`] };
+  const [gateway, ...others] = (await docker.listContainers({ filters })).filter(isGateway);
+  if (gateway === undefined || others.length > 0) throw new Error('not one gateway runs');
+  return (await docker.getContainer(gateway.Id).inspect()).State.Pid;
 }
 
 /** The supervisors of turns and scripts that run in an installation's containers, each with where and what it is. */

@@ -24,6 +24,9 @@ export interface StreamOptions {
   headers?: Record<string, string>;
 }
 
+/** Only what hangs takes so long, however busy the machine is. Milliseconds. */
+const PATIENCE_MS = 120_000;
+
 const TERMINAL = new Set(['exit', 'error', 'terminated', 'stale']);
 const MEMBERS: Record<string, string> = {
   start: 'provider,session_id,type',
@@ -47,6 +50,8 @@ export class EventStreamClient {
   /** Whole frames as they came, heartbeats left out. */
   readonly frames: string[] = [];
   heartbeats = 0;
+  /** Comments other than heartbeats, without their colon. */
+  readonly comments: string[] = [];
   status = 0;
   headers: Record<string, string | string[] | undefined> = {};
   /** The body, when the answer was no stream. */
@@ -110,19 +115,19 @@ export class EventStreamClient {
   }
 
   /** Waits until the server has closed the stream, after a terminal event if it was a stream. */
-  async end(limitMs = 40_000): Promise<this> {
+  async end(limitMs = PATIENCE_MS): Promise<this> {
     await this.waitFor(() => this.closed, 'the end of the stream', limitMs);
     if (this.status === 200) void this.last;
     return this;
   }
 
   /** Waits until the stream is over, with or without a terminal event, but never in the middle of a frame. */
-  async cut(limitMs = 40_000): Promise<this> {
+  async cut(limitMs = PATIENCE_MS): Promise<this> {
     await this.waitFor(() => this.closed, 'the end of the connection', limitMs);
     return this;
   }
 
-  async until(what: (client: this) => boolean, limitMs = 40_000): Promise<this> {
+  async until(what: (client: this) => boolean, limitMs = PATIENCE_MS): Promise<this> {
     await this.waitFor(() => what(this), `what was waited for (${what.toString()})`, limitMs);
     return this;
   }
@@ -171,6 +176,7 @@ export class EventStreamClient {
     this.rest = pieces.pop() ?? '';
     for (const frame of pieces) {
       if (frame === ': heartbeat') this.heartbeats += 1;
+      else if (/^: [^\n]+$/.test(frame)) this.comments.push(frame.slice(2));
       else this.check(frame);
     }
   }

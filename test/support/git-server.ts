@@ -15,32 +15,44 @@ export interface GitServer {
   stop(): Promise<void>;
 }
 
+/** Repositories that need the token. */
+const PRIVATE = ['private', 'library', 'umbrella'];
+
 /**
- * A real git server: `git http-backend` with the repositories `private`, which takes a token as password, and `public`,
- * which does not ask. Each has two commits on `main` and one more on the branch `feature`.
+ * A real git server: `git http-backend` with the repositories `private` and `library`, which take a token as password,
+ * and `public`, which does not ask. Each has two commits on `main` and one more on the branch `feature`. `umbrella` has
+ * `library` as a submodule. Repositories with a token also have an LFS server.
+ * @param host the name of this host for clients on other machines; default: only this host reaches it
  */
-export async function startGitServer(token: string): Promise<GitServer> {
+export async function startGitServer(token: string, host?: string): Promise<GitServer> {
   const root = await mkdtemp(join(tmpdir(), 'git-server-'));
   const commits = makeRepository(join(root, 'work'));
-  for (const name of ['private', 'public']) {
-    git(root, 'clone', '--quiet', '--bare', 'work', `${name}.git`);
-    git(join(root, `${name}.git`), 'config', 'http.uploadpack', 'true');
-  }
+  for (const name of ['private', 'library', 'public']) publish(root, 'work', name);
+  git(root, 'clone', '--quiet', 'work', 'umbrella');
+  const umbrella = join(root, 'umbrella');
+  const add = ['submodule', '--quiet', 'add', join(root, 'library.git'), 'library'];
+  git(umbrella, '-c', 'protocol.file.allow=always', ...add);
+  git(umbrella, 'config', '-f', '.gitmodules', 'submodule.library.url', '../library.git');
+  git(umbrella, ...AUTHOR, 'commit', '-qam', 'with a submodule');
+  publish(root, 'umbrella', 'umbrella');
+  const objects = new Map<string, Buffer>();
   await writeFile(join(root, 'gitconfig'), '[safe]\n\tdirectory = *\n');
   const served: string[] = [];
   const server = createServer((incoming, outgoing) => {
-    if (incoming.url?.startsWith('/private.git/') && !isAuthorized(incoming, token)) {
+    const name = /^\/([^/]+)\.git\//.exec(incoming.url ?? '')?.[1] ?? '';
+    if (PRIVATE.includes(name) && !isAuthorized(incoming, token)) {
       outgoing.writeHead(401, { 'www-authenticate': 'Basic realm="git"' }).end('no\n');
       return;
     }
     served.push(incoming.url ?? '');
+    if (incoming.url?.includes('/info/lfs/')) return serveLfs(objects, name, incoming, outgoing);
     runBackend(root, incoming, outgoing);
   });
   await new Promise<void>((resolve) => {
-    server.listen(0, '127.0.0.1', resolve);
+    server.listen(0, host === undefined ? '127.0.0.1' : '0.0.0.0', resolve);
   });
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://${host ?? '127.0.0.1'}:${(server.address() as AddressInfo).port}`,
     commits,
     served,
     stop: async () => {
@@ -49,6 +61,56 @@ export async function startGitServer(token: string): Promise<GitServer> {
       await rm(root, { recursive: true });
     },
   };
+}
+
+const AUTHOR = ['-c', 'user.name=T', '-c', 'user.email=t@example.com'];
+
+function publish(root: string, from: string, name: string): void {
+  git(root, 'clone', '--quiet', '--bare', from, `${name}.git`);
+  for (const service of ['uploadpack', 'receivepack'])
+    git(join(root, `${name}.git`), 'config', `http.${service}`, 'true');
+}
+
+/** LFS's batch API and its objects. Like some real servers, it repeats the client's credentials in its answers. */
+function serveLfs(
+  objects: Map<string, Buffer>,
+  name: string,
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+): void {
+  const chunks: Buffer[] = [];
+  incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
+  incoming.on('end', () => {
+    const body = Buffer.concat(chunks);
+    const oid = /\/objects\/([0-9a-f]{64})$/.exec(incoming.url ?? '')?.[1];
+    if (oid !== undefined && incoming.method === 'PUT') {
+      objects.set(oid, body);
+      return void outgoing.end();
+    }
+    if (oid !== undefined) {
+      const found = objects.get(oid);
+      return void outgoing.writeHead(found ? 200 : 404).end(found);
+    }
+    if (!incoming.url?.endsWith('/objects/batch')) return void outgoing.writeHead(404).end('{}');
+    const { operation, objects: wanted } = JSON.parse(body.toString()) as {
+      operation: string;
+      objects: { oid: string; size: number }[];
+    };
+    const action = (id: string) => ({
+      href: `http://${incoming.headers.host}/${name}.git/info/lfs/objects/${id}`,
+      header: { Authorization: incoming.headers.authorization },
+    });
+    outgoing.writeHead(200, { 'content-type': 'application/vnd.git-lfs+json' }).end(
+      JSON.stringify({
+        transfer: 'basic',
+        objects: wanted.map((object) => ({
+          ...object,
+          authenticated: true,
+          actions: { [operation]: action(object.oid) },
+        })),
+      }),
+    );
+  });
 }
 
 function isAuthorized({ headers }: IncomingMessage, token: string): boolean {
@@ -61,7 +123,7 @@ function makeRepository(folder: string): GitServer['commits'] {
   const commit = (file: string, text: string): string => {
     execFileSync('sh', ['-c', 'printf %s "$2" >"$1"', 'sh', file, text], { cwd: folder });
     git(folder, 'add', '.');
-    git(folder, '-c', 'user.name=T', '-c', 'user.email=t@example.com', 'commit', '-qm', text);
+    git(folder, ...AUTHOR, 'commit', '-qm', text);
     return git(folder, 'rev-parse', 'HEAD').trim();
   };
   const first = commit('README', 'first');

@@ -28,8 +28,10 @@ export default class LeakCheckEnvironment extends TestEnvironment {
     process.env[MARK] = this.mark;
   }
 
-  handleTestEvent(event) {
+  async handleTestEvent(event) {
     this.failed ||= event.name === 'test_done' && event.test.errors.length > 0;
+    // What a setup file has started must outlive the test file's own afterAll hooks, so it ends here, not in one.
+    if (event.name === 'run_finish') await this.global.afterTestFile?.();
   }
 
   async teardown() {

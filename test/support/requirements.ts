@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { describe, test } from '@jest/globals';
-import { onDocker } from './driver.js';
+import { onDocker, onSprites } from './driver.js';
 
 /** Pieces of the system that some tests cannot do without, each with how to find out. */
 const CHECKS = {
@@ -13,17 +13,30 @@ const CHECKS = {
     runs(...asUnprivileged('bwrap', '--ro-bind', '/', '/', '--unshare-all', 'true')),
   debootstrap: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin command -v debootstrap'),
   /** Wherever services of the test file make them. */
-  sandboxes: (): boolean => has(onDocker() ? 'a Docker engine' : 'bubblewrap'),
-  'sandboxes with software': (): boolean => has('sandboxes') && (onDocker() || has('debootstrap')),
+  sandboxes: (): boolean =>
+    onSprites()
+      ? has('root') && has('mount namespaces')
+      : has(onDocker() ? 'a Docker engine' : 'bubblewrap'),
+  'sandboxes with software': (): boolean =>
+    has('sandboxes') && (onDocker() || onSprites() || has('debootstrap')),
+  'sandboxes on this host': (): boolean => !onDocker() && !onSprites() && has('bubblewrap'),
+  /** Sprites connect directly to hosts for which they have no credentials. */
+  'a gateway for all connections': (): boolean => !onSprites(),
   'a Docker engine': () => runs(process.execPath, '-e', ASK_ENGINE),
+  /** One that answers is required by whoever names it: its absence must not look like a skipped test. */
+  'a Kubernetes cluster': () => process.env['KUBECONFIG'] !== undefined,
   dockerd: () => runs('dockerd', '--version'),
   python3: () => runs('/usr/bin/python3', '--version'),
-  'python3 with urllib3, dateutil and six': () =>
-    runs('/usr/bin/python3', '-c', 'import urllib3, dateutil, six'),
+  /** What a generated client imports; Debian has each as `python3-<name>`. */
+  'python3 with certifi, dateutil, six and urllib3': () =>
+    runs('/usr/bin/python3', '-c', 'import certifi, dateutil, six, urllib3'),
+  /** For the console. */
+  chromium: () => runs('sh', '-c', 'command -v chromium'),
   curl: () => runs('curl', '--version'),
   java: () => runs('javac', '-version'),
   promtool: () => runs('promtool', '--version'),
   nginx: () => runs('sh', '-c', 'PATH=$PATH:/usr/sbin:/sbin nginx -v'),
+  'git lfs': () => runs('git', 'lfs', 'version'),
   'git http-backend': () => runs('sh', '-c', 'test -x "$(git --exec-path)/git-http-backend"'),
 } as const;
 

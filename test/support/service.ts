@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from 'pg';
 import { generateAccessToken, hashAccessToken } from '../../src/auth/access-token.js';
-import { loadInstallationName } from '../../src/sandboxes/installation-name.js';
+import { ensureInstallation } from '../../src/database/installation.js';
 import { DOCKER_HOST, removeInstallation, sandboxImage } from './docker-engine.js';
 import { HttpClient } from './http-client.js';
 import { remember } from './installation-notes.js';
@@ -14,8 +14,8 @@ import { createTestDatabase } from './test-database.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const MAIN = join(ROOT, 'dist', 'src', 'main.js');
-const START_LIMIT_MS = 30_000;
-const STOP_LIMIT_MS = 30_000;
+const START_LIMIT_MS = 120_000;
+const STOP_LIMIT_MS = 90_000;
 /** One ring for all, so that several services can share a database. */
 export const ENCRYPTION_KEYS = `test:${Buffer.alloc(32, 'test').toString('base64')}`;
 const BASE_ENV = {
@@ -25,11 +25,15 @@ const BASE_ENV = {
   // What Jest runs with is not for the service.
   NODE_OPTIONS: undefined,
   NODE_ENV: undefined,
+  // Only the programs that tests install may need the proxy of the host.
+  EGRESS_PROXY: 'off',
 };
 
 export interface ServiceOptions {
   /** Added to the environment of the process; `undefined` takes a variable away. */
   env?: Record<string, string | undefined>;
+  /** A command that runs the program and the arguments that follow it. Default: none. */
+  through?: readonly string[];
   /** Default: a fresh migrated database that is dropped by `stop()`. */
   databaseUrl?: string;
   /** Default: a fresh folder that is removed by `stop()`. */
@@ -86,12 +90,15 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   if (onDocker && (given['DOCKER_HOST'] ?? DOCKER_HOST) === DOCKER_HOST) {
     await remember(await installationOf(databaseUrl), DOCKER_HOST);
   }
-  const { child, logs, exited } = run({
-    ...(onDocker && { SANDBOX_IMAGE: given['SANDBOX_IMAGE'] ?? (await sandboxImage()) }),
-    ...options.env,
-    DATABASE_URL: databaseUrl,
-    DATA_DIR: dataDir,
-  });
+  const { child, logs, exited } = run(
+    {
+      ...(onDocker && { SANDBOX_IMAGE: given['SANDBOX_IMAGE'] ?? (await sandboxImage()) }),
+      ...options.env,
+      DATABASE_URL: databaseUrl,
+      DATA_DIR: dataDir,
+    },
+    options.through,
+  );
   try {
     const url = await listening(child, logs);
     const createUser: Service['createUser'] = async ({ sessionLimit } = {}) => {
@@ -128,8 +135,9 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
 
 type Exit = Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 
-function run(env: Record<string, string | undefined>) {
-  const child = spawn(process.execPath, ['--enable-source-maps', MAIN], {
+function run(env: Record<string, string | undefined>, through: readonly string[] = []) {
+  const [program, ...args] = [...through, process.execPath, '--enable-source-maps', MAIN];
+  const child = spawn(program, args, {
     cwd: ROOT,
     env: { ...process.env, ...BASE_ENV, ...env },
     // The channel tells the service when the test run is gone, however it went: it then stops by itself.
@@ -208,9 +216,11 @@ export async function installationOf(databaseUrl: string): Promise<string> {
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   try {
-    return await loadInstallationName({
-      query: async ({ text }) => (await client.query(text)).rows,
-    });
+    const sql = {
+      query: async <Row extends object>({ text }: { text: string }, values?: readonly unknown[]) =>
+        (await client.query(text, values && [...values])).rows as Row[],
+    };
+    return (await ensureInstallation(sql)).id;
   } finally {
     await client.end();
   }

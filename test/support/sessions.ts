@@ -1,7 +1,4 @@
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ensureRootfs } from '../../src/sandboxes/local/rootfs/ensure-rootfs.js';
-import { onDocker } from './driver.js';
 import { EventStreamClient, type StreamOptions } from './event-stream-client.js';
 import type { Answer, HttpClient } from './http-client.js';
 import { leftOf } from './sandbox-remains.js';
@@ -12,25 +9,21 @@ import {
   startService,
   type TestUser,
 } from './service.js';
+import { SOFTWARE_CACHE } from './software.js';
+
+export { prepareSoftware, ROOTFS_TIMEOUT_MS } from './software.js';
+
+/** The usage of a session or turn without model requests, in a response without its `active_seconds`. */
+export const NO_USAGE = {
+  input_tokens: 0,
+  output_tokens: 0,
+  cache_read_input_tokens: 0,
+  cache_creation_input_tokens: 0,
+  requests: 0,
+  cost_usd: 0,
+};
 
 const SHELL = { name: 'shell', provider: 'shell', model: 'shell/bash' };
-
-/** What sandboxes share; outlives the run, so that the root file system is built once on a machine. */
-const CACHE_DIR = join(
-  process.cwd(),
-  'node_modules/.cache/agent-session-service',
-  `e2e-${String(process.geteuid?.() ?? 0)}`,
-);
-
-/** For whatever may have to make the root file system first: a download, and a minute of work. */
-export const ROOTFS_TIMEOUT_MS = 400_000;
-
-/** Makes sure that what environments with software or a setup script need is there: locally, a root file system. */
-export async function prepareSoftware(): Promise<void> {
-  if (onDocker()) return;
-  const signal = AbortSignal.timeout(ROOTFS_TIMEOUT_MS);
-  await ensureRootfs({ dir: join(CACHE_DIR, 'rootfs'), signal });
-}
 
 /** The service with a shared cache and limits that a test can wait for. */
 export function startSessionService(
@@ -39,7 +32,13 @@ export function startSessionService(
 ): Promise<Service> {
   return startService({
     ...options,
-    env: { CACHE_DIR, LEASE_SECONDS: '2', SESSION_LIMIT: '100', LOG_LEVEL: 'debug', ...env },
+    env: {
+      CACHE_DIR: SOFTWARE_CACHE,
+      LEASE_SECONDS: '2',
+      SESSION_LIMIT: '100',
+      LOG_LEVEL: 'debug',
+      ...env,
+    },
   });
 }
 
@@ -123,18 +122,24 @@ export class SessionsOf {
 
   /** Ends and deletes all sessions of the user. */
   async clear(): Promise<void> {
-    for (const { id } of (await this.http.get('/sessions')).body.data) {
-      await this.http.post(`/sessions/${id}/terminate`);
-      await this.http.delete(`/sessions/${id}/delete`);
-    }
+    const sessions: { id: string }[] = (await this.http.get('/sessions')).body.data;
+    await Promise.all(
+      sessions.map(async ({ id }) => {
+        await this.http.post(`/sessions/${id}/terminate`);
+        await this.http.delete(`/sessions/${id}/delete`);
+      }),
+    );
   }
 }
+
+/** For what a test waits for: only what hangs takes so long, however busy the machine is. Milliseconds. */
+export const PATIENCE_MS = 120_000;
 
 /** Polls until there is something else than `undefined` or false. */
 export async function eventually<T>(
   look: () => Promise<T | undefined | false> | T | undefined | false,
   what: string | (() => string),
-  limitMs = 40_000,
+  limitMs = PATIENCE_MS,
 ): Promise<T> {
   const deadline = performance.now() + limitMs;
   for (;;) {

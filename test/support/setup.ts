@@ -1,4 +1,4 @@
 import { jest } from '@jest/globals';
 
-// Real processes on a busy machine: generous, so that only what hangs fails.
-jest.setTimeout(60_000);
+// Real processes on a busy machine: generous, so that only what hangs fails. Tests set a limit of their own only above it.
+jest.setTimeout(300_000);

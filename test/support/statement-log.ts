@@ -1,15 +1,42 @@
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { type Service, startService } from './service.js';
+import { createTestDatabase } from './test-database.js';
 
 const MESSAGE = { query: 0x51, parse: 0x50, bind: 0x42 };
 const TYPE_BYTES = 1;
 const LENGTH_BYTES = 4;
 
+/** A service together with the statements that it has sent to its database. */
+export interface LoggedService extends Service {
+  /** The statements' texts, in the order in which they were sent. A test may empty it. */
+  readonly statements: string[];
+}
+
 /**
- * A proxy in front of PostgreSQL's socket that writes down every statement that goes through it, as the server will see it:
- * whatever library made it.
+ * Starts a service whose database is behind a {@link StatementLog}. It has no worker, which would send statements of its
+ * own between those of the requests.
  */
-export class StatementLog {
+export async function startLoggedService(env: Record<string, string> = {}): Promise<LoggedService> {
+  const database = await createTestDatabase();
+  const log = await StatementLog.start(database.url);
+  const service = await startService({
+    databaseUrl: log.url,
+    env: { APP_ROLE: 'api', ...env },
+  });
+  return {
+    ...service,
+    statements: log.statements,
+    stop: async () => {
+      await service.stop();
+      await log.close();
+      await database.drop();
+    },
+  };
+}
+
+/** A proxy in front of PostgreSQL's socket that records every statement that passes, regardless of the library. */
+class StatementLog {
   /** The statements' texts, in the order in which they were sent. */
   readonly statements: string[] = [];
   private readonly server: Server;
@@ -23,7 +50,7 @@ export class StatementLog {
   }
 
   static async start(databaseUrl: string): Promise<StatementLog> {
-    const server = createServer();
+    const server = createServer({ noDelay: true });
     const log = new StatementLog(server, new URL(databaseUrl));
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');

@@ -1,8 +1,9 @@
+import { isDeepStrictEqual } from 'node:util';
 import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { IsIn, IsString, Matches, MaxLength, MinLength } from 'class-validator';
-import { IfPresent } from '../../common/http/validators.js';
-import { OneOf } from '../../common/openapi/one-of.decorator.js';
-import { HttpUrl } from '../../common/validation/http-url.decorator.js';
+import { IfPresent } from '../../common/http/validation.pipe.js';
+import { OneOf } from '../../common/openapi/decorators.js';
+import { HttpUrl } from '../../common/validation/dto.js';
 import { StringList, StringMap } from '../../common/validation/maps.js';
 import type { McpServer } from '../../runtimes/agent-runtime.js';
 
@@ -14,18 +15,12 @@ const TYPES = ['stdio', 'http', 'sse', 'url'] as const;
   description:
     'A tool server that the agent can call, with its secrets: `stdio`, a program in the sandbox; `http` or `sse`, a remote server.',
 })
-@OneOf({
-  members: () => [StdioMcpServerDto, RemoteMcpServerDto],
-  discriminator: {
-    propertyName: 'type',
-    mapping: () => ({
-      stdio: StdioMcpServerDto,
-      http: RemoteMcpServerDto,
-      sse: RemoteMcpServerDto,
-      url: RemoteMcpServerDto,
-    }),
-  },
-})
+@OneOf(() => ({
+  stdio: StdioMcpServerDto,
+  http: RemoteMcpServerDto,
+  sse: RemoteMcpServerDto,
+  url: RemoteMcpServerDto,
+}))
 export class McpServerDto {
   @IsIn(TYPES)
   type!: (typeof TYPES)[number];
@@ -66,7 +61,10 @@ export class StdioMcpServerDto extends McpServerDto {
   @StringList({ maxSize: 256, maxLength: 16_384 })
   args?: string[];
 
-  /** Variables of its environment, names without a digit first. Write-only: responses have `env_keys`. */
+  /**
+   * Variables of its environment, names without a digit first. Write-only: responses have `env_keys`. Left out on `PUT`,
+   * those of the server with this name stay if `command` and `args` do.
+   */
   @IfPresent()
   @StringMap({
     maxSize: 64,
@@ -94,7 +92,10 @@ export class RemoteMcpServerDto extends McpServerDto {
   @HttpUrl()
   url!: string;
 
-  /** Headers of each request, of one line. Write-only: responses have `header_keys`. */
+  /**
+   * Headers of each request, of one line. Write-only: responses have `header_keys`. Left out on `PUT`, those of the server
+   * with this name stay if `type` and `url` do.
+   */
   @IfPresent()
   @StringMap({
     maxSize: 64,
@@ -106,18 +107,44 @@ export class RemoteMcpServerDto extends McpServerDto {
   headers?: Record<string, string>;
 }
 
-/** Which class an item of `mcp_servers` is validated as. */
+/** The class that validates an item of `mcp_servers`. */
 export function mcpServerDtoOf(item: Readonly<Record<string, unknown>>): typeof McpServerDto {
   if (item.type === 'stdio') return StdioMcpServerDto;
   return TYPES.includes(item.type as 'http') ? RemoteMcpServerDto : McpServerDto;
 }
 
-/** A validated item → with its defaults. */
-export function readMcpServer(dto: McpServerDto): McpServer {
-  if (dto instanceof StdioMcpServerDto) {
-    const { name, command, args = [], env = {} } = dto;
-    return { type: 'stdio', name, command, args, env };
+/**
+ * Adds the defaults to a validated item. Secrets that are left out are copied from the current server of this name if
+ * it has the same target, so that a client can send back what it has read, which contains no secrets. Another target
+ * never gets them.
+ */
+export function readMcpServer(dto: McpServerDto, before: readonly McpServer[]): McpServer {
+  const server = withoutSecrets(dto);
+  const same = before.find(({ name }) => name === server.name);
+  if (server.type === 'stdio') {
+    const { env } = dto as StdioMcpServerDto;
+    const kept = same?.type === 'stdio' && hasTarget(same, server) ? same.env : {};
+    return { ...server, env: env ?? kept };
   }
-  const { name, url, headers = {} } = dto as RemoteMcpServerDto;
-  return { type: dto.type === 'sse' ? 'sse' : 'http', name, url, headers };
+  const { headers } = dto as RemoteMcpServerDto;
+  const kept = same && same.type !== 'stdio' && hasTarget(same, server) ? same.headers : {};
+  return { ...server, headers: headers ?? kept };
+}
+
+type Target = Omit<StdioServer, 'env'> | Omit<RemoteServer, 'headers'>;
+type StdioServer = Extract<McpServer, { type: 'stdio' }>;
+type RemoteServer = Exclude<McpServer, StdioServer>;
+
+function withoutSecrets(dto: McpServerDto): Target {
+  if (dto instanceof StdioMcpServerDto) {
+    const { name, command, args = [] } = dto;
+    return { type: 'stdio', name, command, args };
+  }
+  const { name, url } = dto as RemoteMcpServerDto;
+  return { type: dto.type === 'sse' ? 'sse' : 'http', name, url };
+}
+
+/** Does the server have this target: the same program with the same arguments, or the same URL? */
+function hasTarget(server: McpServer, target: Target): boolean {
+  return isDeepStrictEqual({ ...server, ...target }, server);
 }

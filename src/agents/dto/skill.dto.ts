@@ -1,14 +1,15 @@
 import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { IsIn, IsString, Matches, MaxLength, MinLength } from 'class-validator';
-import { IfPresent } from '../../common/http/validators.js';
-import { OneOf } from '../../common/openapi/one-of.decorator.js';
-import { Items } from '../../common/validation/dto.js';
-import { HttpUrl } from '../../common/validation/http-url.decorator.js';
+import type { ValidationItem } from '../../common/errors.js';
+import { asGitUrl } from '../../common/http-url.js';
+import { IfPresent } from '../../common/http/validation.pipe.js';
+import { OneOf } from '../../common/openapi/decorators.js';
+import { Items, Located, problem, HttpUrl } from '../../common/validation/dto.js';
 import type { Skill } from '../../runtimes/agent-runtime.js';
-import { Unique } from '../../common/validation/unique.js';
+import { skillFolder } from '../../runtimes/runtime-support.js';
 
 const TYPES = ['inline', 'git'] as const;
-/** Segments that are neither empty nor a step up; no backslash, no control character. */
+/** No segment is empty, `.` or `..`, and there are no backslashes or control characters. */
 const RELATIVE_PATH = /^(?!\.{0,2}(?:\/|$))(?!.*\/(?:\.{0,2})(?:\/|$))[^\\\p{Cc}]+$/u;
 const PATH_MESSAGE = 'Must be a relative path without "." or ".." in it';
 const MAX_CONTENT = 1_048_576;
@@ -37,7 +38,7 @@ export class SkillFileDto {
   description:
     'Extra knowledge: an inline SKILL.md, or with `type` `git` a folder in a repository.',
 })
-@OneOf({ members: () => [InlineSkillDto, GitSkillDto] })
+@OneOf(() => [InlineSkillDto, GitSkillDto])
 export class SkillDto {
   @IfPresent()
   @IsIn(TYPES)
@@ -76,9 +77,10 @@ export class InlineSkillDto extends SkillDto {
   @IsString()
   content!: string;
 
+  /** No two may have the same path, or one lie below another. */
   @IfPresent()
   @Items(() => SkillFileDto, 128)
-  @Unique('path')
+  @Located(filesProblems)
   files?: SkillFileDto[];
 }
 
@@ -107,19 +109,62 @@ export class GitSkillDto extends SkillDto {
   path?: string;
 }
 
-/** Which class an item of `skills` is validated as. */
+/** A file cannot be a folder as well: `x` and `x/y`, or something below `SKILL.md`. */
+function filesProblems(files: unknown): ValidationItem[] {
+  const paths = textsOf(files, ({ path }) => path);
+  return paths.flatMap((path, index) => {
+    if (path === undefined) return [];
+    const others = ['SKILL.md', ...paths.filter((_other, at) => at !== index)];
+    if (paths.indexOf(path) < index) {
+      return [problem('duplicate', 'Must be unique in the list', [index, 'path'])];
+    }
+    return others.some((other) => other !== undefined && path.startsWith(`${other}/`))
+      ? [problem('path_conflict', 'Lies below another file of the skill', [index, 'path'])]
+      : [];
+  });
+}
+
+/** Checks that no two skills use the same folder. A git skill is named after its folder or repository. */
+export function skillsProblems(skills: unknown): ValidationItem[] {
+  const folders = textsOf(skills, (skill) => {
+    if (skill.type !== 'git')
+      return isText(skill.name) ? skillFolder({ name: skill.name }) : undefined;
+    const path = isText(skill.path) ? skill.path : undefined;
+    return isText(skill.url) ? skillFolder({ url: skill.url, path }) : undefined;
+  });
+  return folders.flatMap((folder, index) => {
+    if (folder === undefined || folders.indexOf(folder) === index) return [];
+    const isGit = (skills as { type?: unknown }[])[index]?.type === 'git';
+    return [problem('duplicate', 'Two skills have this name', [index, isGit ? 'url' : 'name'])];
+  });
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string';
+
+/** One text for each item of a list. Skips items that are no objects, which another check reports. */
+function textsOf(
+  list: unknown,
+  text: (item: Record<string, unknown>) => unknown,
+): (string | undefined)[] {
+  return (Array.isArray(list) ? list : []).map((item: unknown) => {
+    const found = typeof item === 'object' && item !== null ? text({ ...item }) : undefined;
+    return isText(found) ? found : undefined;
+  });
+}
+
+/** The class that validates an item of `skills`. */
 export function skillDtoOf(item: Readonly<Record<string, unknown>>): typeof SkillDto {
   if (item.type === undefined || item.type === 'inline') return InlineSkillDto;
   return item.type === 'git' ? GitSkillDto : SkillDto;
 }
 
-/** A validated item → what is stored and shown. */
+/** Converts a validated item to the form that is stored and shown. */
 export function readSkill(dto: SkillDto): Skill {
   if (dto instanceof GitSkillDto) {
     const { url, ref, path } = dto;
     return {
       type: 'git',
-      url,
+      url: asGitUrl(url),
       ...(ref !== undefined && { ref }),
       ...(path !== undefined && { path }),
     };

@@ -2,7 +2,7 @@ import { Column, Entity, PrimaryColumn } from 'typeorm';
 import type { Skill } from '../../runtimes/agent-runtime.js';
 import type { ShownMcpServer } from '../mcp-servers.js';
 
-/** An agent as it is now. */
+/** The current version of an agent. */
 @Entity('agents')
 export class AgentEntity {
   @PrimaryColumn('uuid', { default: () => 'gen_random_uuid()' })
@@ -14,7 +14,7 @@ export class AgentEntity {
   @Column({ type: 'text' })
   name!: string;
 
-  /** As it was submitted, aliases too. */
+  /** As it was submitted, which may be an alias. */
   @Column({ type: 'text' })
   provider!: string;
 
@@ -34,7 +34,7 @@ export class AgentEntity {
   @Column({ name: 'mcp_secrets_sealed', type: 'text', nullable: true })
   mcpSecretsSealed!: string | null;
 
-  /** May name an environment that is gone. */
+  /** The environment may have been deleted. */
   @Column({ name: 'environment_id', type: 'uuid', nullable: true })
   environmentId!: string | null;
 
@@ -52,4 +52,36 @@ export class AgentEntity {
 
   @Column({ name: 'archived_at', type: 'text', nullable: true })
   archivedAt!: string | null;
+}
+
+/** The contents of one version of an agent. The secrets of its tool servers are sealed in a column of their own. */
+export interface AgentSnapshot {
+  name: string;
+  provider: string;
+  model: string;
+  system: string;
+  skills: Skill[];
+  mcpServers: ShownMcpServer[];
+  environmentId: string | null;
+  metadata: Record<string, string>;
+}
+
+/** One version of an agent; never changes. */
+@Entity('agent_versions')
+export class AgentVersionEntity {
+  @PrimaryColumn({ name: 'agent_id', type: 'uuid' })
+  agentId!: string;
+
+  @PrimaryColumn({ type: 'integer' })
+  version!: number;
+
+  @Column({ type: 'jsonb' })
+  snapshot!: AgentSnapshot;
+
+  @Column({ name: 'mcp_secrets_sealed', type: 'text', nullable: true })
+  mcpSecretsSealed!: string | null;
+
+  /** When this version was written: the agent's `updated_at` of that time. */
+  @Column({ name: 'created_at', type: 'text', default: () => 'now()' })
+  createdAt!: string;
 }

@@ -3,8 +3,9 @@ import { randomBytes } from 'node:crypto';
 import { Client } from 'pg';
 import * as migrations from '../../../migrations/index.js';
 import { LogPartitions } from '../../event-log/log-partitions.js';
+import { readDataFolder, mismatchOf, findInstallation } from '../../database/installation.js';
 import type { OperatorDatabase } from '../operator-database.js';
-import { duration } from '../output.js';
+import { duration } from '../command-line.js';
 import { diagnose, type Diagnosis, fail, type Finding, ok, warn } from './finding.js';
 
 const OLDEST_MAJOR = 13;
@@ -14,9 +15,9 @@ const NOTIFICATION_LIMIT_MS = 3_000;
 const CLOCK_WARN_MS = 2_000;
 const CLOCK_FAIL_MS = 30_000;
 const QUEUE_WARN_MS = 60_000;
-/** Beside the pool, each process listens for notifications. */
+/** The connection for LISTEN, which each process has in addition to its pool. */
 const LISTENERS = 1;
-/** For operators, backups and monitoring. */
+/** Connections for operators, backups and monitoring. */
 const SPARE_CONNECTIONS = 5;
 
 const VERSION = { name: '', text: `SELECT current_setting('server_version_num')::int AS number` };
@@ -49,13 +50,14 @@ const QUEUE = {
     FROM turns WHERE status = 'pending'`,
 };
 
-/** Everything about the database that can be looked at without changing it. */
+/** Runs all checks of the database that change nothing. */
 export async function checkDatabase(database: OperatorDatabase): Promise<Finding[]> {
   const { sql, config } = database;
   const first = await diagnose('database', () => checkServer(database), 'see the message');
   if (first.verdict === 'fail') return [first];
   const schema = await diagnose('migrations', () => checkMigrations(database));
   const rest: Promise<Finding>[] = [
+    diagnose('installation', () => checkInstallation(database)),
     diagnose('connections', () => checkConnections(database)),
     diagnose('notifications', () => checkNotifications(database)),
     diagnose('clock', () => checkClock(database)),
@@ -87,7 +89,7 @@ async function checkServer({ sql }: OperatorDatabase): Promise<Diagnosis> {
   if (took > SLOW_MS) {
     return warn(
       said,
-      'every piece of output waits for it: put the service and its database close to each other',
+      'every write of output takes this long: run the service close to its database',
     );
   }
   return ok(said);
@@ -96,7 +98,7 @@ async function checkServer({ sql }: OperatorDatabase): Promise<Diagnosis> {
 async function checkMigrations({ sql }: OperatorDatabase): Promise<Diagnosis> {
   const [table] = await sql.query<{ found: string | null }>(MIGRATED);
   if (table?.found == null) {
-    return fail('The database is empty', 'start the service once: it makes the schema');
+    return fail('The database is empty', 'start the service once: it creates the schema');
   }
   const applied = new Set((await sql.query<{ name: string }>(APPLIED)).map(({ name }) => name));
   const ours = Object.keys(migrations);
@@ -110,8 +112,8 @@ async function checkMigrations({ sql }: OperatorDatabase): Promise<Diagnosis> {
   }
   if (foreign.length > 0) {
     return warn(
-      `The database is of a newer version: ${foreign.join(', ')}`,
-      'fine during an upgrade; else run this command from the version that serves',
+      `The database was migrated by a newer version: ${foreign.join(', ')}`,
+      'this is fine during an upgrade; otherwise run this command from the version that is deployed',
     );
   }
   return ok(`All ${ours.length} migrations have run`);
@@ -128,12 +130,12 @@ async function checkConnections({ sql, config }: OperatorDatabase): Promise<Diag
   const usable = most - reserved;
   const each = config.databasePoolSize + LISTENERS;
   const needed = processes * each + SPARE_CONNECTIONS;
-  const said = `${used} of ${usable} connections are used; ${processes} processes take up to ${each} each`;
+  const said = `${used} of ${usable} connections are in use; ${processes} processes use up to ${each} each`;
   if (needed > usable) {
     return fail(said, `raise max_connections to ${needed + reserved}, or lower DATABASE_POOL_SIZE`);
   }
   if (used > usable * 0.9)
-    return warn(said, 'find out who else uses the server, or raise max_connections');
+    return warn(said, 'find out which other clients use the server, or raise max_connections');
   return ok(said);
 }
 
@@ -158,7 +160,7 @@ async function checkNotifications({ sql, url }: OperatorDatabase): Promise<Diagn
     }
     return fail(
       'Notifications do not arrive',
-      'DATABASE_URL must lead to PostgreSQL itself or to a pooler in session mode: without them events are seconds late',
+      'DATABASE_URL must point to PostgreSQL itself or to a pooler in session mode: without notifications, events are seconds late',
     );
   } finally {
     ended.abort();
@@ -167,7 +169,7 @@ async function checkNotifications({ sql, url }: OperatorDatabase): Promise<Diagn
 }
 
 async function checkClock({ sql }: OperatorDatabase): Promise<Diagnosis> {
-  // Of several answers the quickest says it best: how long the way there took is not known.
+  // The query with the shortest round trip gives the best estimate, because the network delay is unknown.
   let best = { took: Infinity, ahead: 0 };
   for (let count = 0; count < 5; count += 1) {
     const before = Date.now();
@@ -178,7 +180,8 @@ async function checkClock({ sql }: OperatorDatabase): Promise<Diagnosis> {
   const { ahead } = best;
   const by = Math.abs(ahead);
   const said = `This clock is ${duration(by)} ${ahead < 0 ? 'behind' : 'ahead of'} the database's`;
-  const advice = 'synchronise both by NTP: tokens expire by one clock, and turns end by the other';
+  const advice =
+    'synchronise both clocks by NTP: the expiry of tokens uses one clock and the timeout of turns the other';
   if (by > CLOCK_FAIL_MS) return fail(said, advice);
   return by > CLOCK_WARN_MS ? warn(said, advice) : ok(said);
 }
@@ -188,16 +191,16 @@ async function checkPartitions(partitions: LogPartitions): Promise<Diagnosis> {
   if (missing.length > 0) {
     return fail(
       `The log has no partition for ${missing.length} of the next days: ${missing.join(', ')}`,
-      'output of those days cannot be stored: a running service makes them every hour at :17, and at its start; see its log for why it does not',
+      'output of those days cannot be stored: a running service creates partitions at its start and every hour at :17; its log says why that fails',
     );
   }
   if (expired.length > 0) {
     return warn(
-      `${expired.length} days are past retention and not dropped`,
-      'run `logs purge`; if it says that a lock was not to be had, find the long transaction that holds it',
+      `${expired.length} days are past retention but were not dropped`,
+      'run `logs purge`; if it could not get a lock, find the long transaction that holds it',
     );
   }
-  return ok('The log has its partitions for the days to come, and none past retention');
+  return ok('The log has partitions for the next days and none past retention');
 }
 
 async function checkWorkers({ sql }: OperatorDatabase): Promise<Diagnosis> {
@@ -205,8 +208,8 @@ async function checkWorkers({ sql }: OperatorDatabase): Promise<Diagnosis> {
     WORKERS,
   );
   const broken = workers.filter(({ problem }) => problem !== null);
-  const said = `${workers.length} workers were heard of in the last minute`;
-  const why = broken[0] ? `${broken.length} cannot make sandboxes: ${broken[0].problem}` : '';
+  const said = `${workers.length} workers sent a heartbeat in the last minute`;
+  const why = broken[0] ? `${broken.length} cannot create sandboxes: ${broken[0].problem}` : '';
   if (workers.length === 0)
     return warn(said, 'turns wait until a process with the role all or worker runs');
   if (broken.length === workers.length) return fail(`${said}; ${why}`, 'run doctor on their host');
@@ -221,7 +224,19 @@ async function checkQueue({ sql }: OperatorDatabase): Promise<Diagnosis> {
   return oldest > QUEUE_WARN_MS
     ? warn(
         said,
-        'add workers or raise WORKER_CONCURRENCY; a further turn waits for the host of its sandbox',
+        'add workers or raise WORKER_CONCURRENCY; a second or later turn waits for the host of its sandbox',
       )
     : ok(said);
+}
+
+/** Checks that the database and the data folder belong to the same installation. */
+async function checkInstallation({ sql, config }: OperatorDatabase): Promise<Diagnosis> {
+  const record = await findInstallation(sql);
+  if (record === undefined)
+    return ok('The database is new: the first start gives it an installation id');
+  const folder = await readDataFolder(config.dataDir);
+  const problem = await mismatchOf(sql, record, folder, config.dataDir);
+  return problem === undefined
+    ? ok(`The database and DATA_DIR are installation ${record.id}`)
+    : fail(problem, 'no service starts with this combination until this is fixed');
 }

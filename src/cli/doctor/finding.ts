@@ -1,9 +1,9 @@
 import { firstLine } from '../command-line.js';
 
-/** `skip`: could not be looked at, because of something else that is said. */
+/** `skip`: the check could not run because of another finding. */
 export type Verdict = 'ok' | 'warn' | 'fail' | 'skip';
 
-/** What one check has found, in one sentence, and what to do about it where it is not `ok`. */
+/** The result of a check in one sentence, and advice unless it is `ok`. */
 export interface Finding {
   check: string;
   verdict: Verdict;
@@ -11,7 +11,7 @@ export interface Finding {
   advice?: string;
 }
 
-/** What a check says without its name. */
+/** A finding without the check's name. */
 export type Diagnosis = Omit<Finding, 'check'>;
 
 export const ok = (message: string): Diagnosis => ({ verdict: 'ok', message });
@@ -27,7 +27,7 @@ export const fail = (message: string, advice: string): Diagnosis => ({
 });
 export const skip = (message: string): Diagnosis => ({ verdict: 'skip', message });
 
-/** Runs a check; one that breaks has failed. */
+/** Runs a check. A check that throws counts as failed. */
 export async function diagnose(
   check: string,
   work: () => Promise<Diagnosis>,

@@ -1,43 +1,146 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { cursorAfter, isTerminal, readItems } from '../follow/read-events.js';
-import { type ProbeSession, TICK_SECONDS, TICKS } from './probe-session.js';
+import { cursorAfter, isTerminal, readItems } from '../event-printer.js';
 
-/** The `start` event is sent at once; without it after this long, something holds it back. */
+/** The probe's session prints this many lines at known times, and then stays silent. */
+export const TICKS = 15;
+export const TICK_SECONDS = 0.2;
+const SCRIPT = `for i in $(seq ${TICKS}); do date +%s%3N; sleep ${TICK_SECONDS}; done; sleep 86400`;
+const REQUEST_LIMIT_MS = 20_000;
+
+/** The service rejected a request that the measurement needs. */
+export class ProbeRefused extends Error {
+  constructor(
+    readonly what: string,
+    readonly status: number,
+    detail: string,
+  ) {
+    super(`${what} returned ${status}: ${detail}`);
+  }
+}
+
+/** A session for the stream check that writes lines at known times. */
+export class ProbeSession {
+  private constructor(
+    private readonly url: string,
+    private readonly token: string,
+    private readonly agentId: string,
+    readonly id: string,
+  ) {}
+
+  /** @param timeout seconds after which the session ends by itself @throws ProbeRefused */
+  static async start(url: string, token: string, timeout: number): Promise<ProbeSession> {
+    const agent = await call(url, token, 'POST', '/agents', {
+      name: 'agent-sessions doctor',
+      provider: 'shell',
+      model: 'shell/bash',
+    });
+    const session = await call(url, token, 'POST', '/sessions', {
+      agent_id: agent.id,
+      environment_id: null,
+      prompt: SCRIPT,
+      timeout,
+    }).catch(async (error: unknown) => {
+      await call(url, token, 'POST', `/agents/${agent.id}/archive`).catch(() => undefined);
+      throw error;
+    });
+    return new ProbeSession(url, token, agent.id, session.id);
+  }
+
+  /** Whether the session has left the state `pending`. */
+  async isRunning(): Promise<boolean> {
+    const { status } = await call(this.url, this.token, 'GET', `/sessions/${this.id}`);
+    return status !== 'pending';
+  }
+
+  async openStream(cursor: number, signal: AbortSignal): Promise<Response> {
+    return fetch(`${this.url}/sessions/${this.id}/stream`, {
+      headers: {
+        authorization: `Bearer ${this.token}`,
+        'accept-encoding': 'gzip, deflate, br',
+        accept: 'text/event-stream',
+        'last-event-id': String(cursor),
+      },
+      signal,
+    });
+  }
+
+  async terminate(): Promise<void> {
+    await call(this.url, this.token, 'POST', `/sessions/${this.id}/terminate`);
+  }
+
+  /** Deletes the session and, if possible, the agent. */
+  async remove(): Promise<void> {
+    await this.terminate().catch(() => undefined);
+    await call(this.url, this.token, 'DELETE', `/sessions/${this.id}/delete`);
+    await call(this.url, this.token, 'POST', `/agents/${this.agentId}/archive`);
+  }
+}
+
+async function call(
+  url: string,
+  token: string,
+  method: string,
+  path: string,
+  body?: object,
+): Promise<{ id: string; status: string }> {
+  const response = await fetch(url + path, {
+    method,
+    headers: {
+      authorization: `Bearer ${token}`,
+      ...(body && { 'content-type': 'application/json' }),
+    },
+    body: body && JSON.stringify(body),
+    signal: AbortSignal.timeout(REQUEST_LIMIT_MS),
+  });
+  const text = await response.text();
+  if (!response.ok) throw new ProbeRefused(`${method} ${path}`, response.status, detailIn(text));
+  return JSON.parse(text) as { id: string; status: string };
+}
+
+function detailIn(text: string): string {
+  try {
+    return String((JSON.parse(text) as { detail?: unknown }).detail);
+  } catch {
+    return text.slice(0, 100).split('\n', 1)[0] ?? '';
+  }
+}
+
+/** The `start` event is sent at once. If it takes longer than this, something delays it. */
 const FIRST_LIMIT_MS = 5_000;
 const TICKS_MS = TICKS * TICK_SECONDS * 1000;
-/** Above what the first sandbox of a host may take. */
+/** Longer than creating the first sandbox on a host may take. */
 const PROVISIONING_LIMIT_MS = 120_000;
 const END_LIMIT_MS = 10_000;
 const POLL_MS = 200;
 
-/** What was seen of a stream whose content and times are known. Times are milliseconds. */
+/** Measurements of a stream whose content and times are known. Times are in milliseconds. */
 export interface StreamMeasures {
   status: number;
   contentType: string;
-  /** `identity` where it was not compressed. */
+  /** `identity` if the stream was not compressed. */
   contentEncoding: string;
-  /** From the request to the first event, which the service sends at once; `null` if it never came. */
+  /** From the request to the first event, which the service sends at once; `null` if it never arrived. */
   firstEventMs: number | null;
   ticks: number;
-  /** How much later than the fastest line the slowest one came. */
+  /** The delay of the slowest line compared with the fastest one. */
   delayMs: number;
-  /** The longest time without a byte that the connection has survived. */
+  /** The longest silence that the connection survived. */
   survivedMs: number;
-  /** Signs of life that came in the silence. */
+  /** Heartbeats that arrived during the silence. */
   heartbeats: number;
-  /** After how long a silence the connection was cut; `null` if it was not. */
+  /** The length of the silence after which the connection was cut; `null` if it was not cut. */
   cutAfterMs: number | null;
-  /** From the termination to its event; `null` if it did not come. */
+  /** From the termination to its event; `null` if the event did not arrive. */
   endMs: number | null;
-  /** Whether `Last-Event-ID` arrived: only what is new came. `null` if it was not tried. */
+  /** Whether `Last-Event-ID` had an effect, so that only new events arrived. `null` if it was not tried. */
   resumed: boolean | null;
 }
 
 /**
- * Reads the probe's stream: its lines, then a silence up to the first heartbeat, then its end; and once more from the
- * last event on.
- * @param silenceMs how long to wait for a heartbeat at most.
- * @param holdMs how long the silence lasts at least.
+ * Reads the probe's stream: its lines, then a silence until the first heartbeat, then its end. Finally resumes after
+ * the last event.
+ * @param silenceMs the longest time to wait for a heartbeat.
+ * @param holdMs the minimum length of the silence.
  */
 export async function measureStream(
   session: ProbeSession,
@@ -54,7 +157,7 @@ export async function measureStream(
         Math.max(silenceMs, holdMs),
       );
     } else {
-      // All of it is held back; what counts is that it was written.
+      // The whole stream is held back, so wait until the lines have been written.
       await running(session);
       await reading.until(() => false, TICKS_MS);
     }
@@ -93,7 +196,7 @@ class Reading {
   cursor = 0;
   survivedMs = 0;
   cutAfterMs: number | null = null;
-  /** How much later than it was written each line came, give or take what the two clocks differ. */
+  /** The delay of each line, plus the unknown difference between the two clocks. */
   readonly ticks: number[] = [];
   private readonly stopping = new AbortController();
   private lastByteAt = performance.now();
@@ -102,7 +205,7 @@ class Reading {
 
   constructor(private readonly session: ProbeSession) {}
 
-  /** Asks for the stream. Its answer may be held back, too, so that this does not wait for it. */
+  /** Requests the stream without waiting for the response, because a proxy may delay that, too. */
   async begin(): Promise<void> {
     this.done = this.read().catch(() => undefined);
   }
@@ -116,7 +219,7 @@ class Reading {
     return this.ticks.length === 0 ? 0 : Math.max(...this.ticks) - Math.min(...this.ticks);
   }
 
-  /** @returns whether it came to that before the time was over or the connection ended. */
+  /** @returns whether the condition became true before the time was over or the connection ended. */
   async until(what: () => boolean, limitMs: number): Promise<boolean> {
     const giveUpAt = performance.now() + limitMs;
     while (!what() && !this.ended && performance.now() < giveUpAt) await delay(POLL_MS / 10);
@@ -147,7 +250,7 @@ class Reading {
       }
     } finally {
       this.ended = true;
-      // A connection that breaks says nothing; one that ends without a terminal event was ended by somebody else.
+      // A broken connection is expected; one that ends without a terminal event was closed by something on the way.
       if (!this.terminal && !signal.aborted) this.cutAfterMs = performance.now() - this.lastByteAt;
     }
   }
@@ -168,7 +271,7 @@ async function running(session: ProbeSession): Promise<void> {
   while (!(await session.isRunning()) && performance.now() < giveUpAt) await delay(POLL_MS);
 }
 
-/** Connects again after the last event: nothing that was there before may come again. */
+/** Reconnects after the last event and checks that no earlier event is sent again. */
 async function resumes(session: ProbeSession, cursor: number): Promise<boolean> {
   const response = await session.openStream(cursor, AbortSignal.timeout(END_LIMIT_MS));
   if (response.status !== 200 || response.body === null) return false;

@@ -1,7 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
-import type { StreamMeasures } from './measure-stream.js';
-import { TICKS } from './probe-session.js';
-import { judgeStream } from './stream-findings.js';
+import { type StreamMeasures, TICKS } from './measure-stream.js';
+import { judgeStream } from './stream-check.js';
 
 const GOOD: StreamMeasures = {
   status: 200,

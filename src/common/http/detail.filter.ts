@@ -1,23 +1,32 @@
 import { type ArgumentsHost, Catch, type ExceptionFilter, HttpException } from '@nestjs/common';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isDatabaseUnavailable } from '../database-unavailable.js';
-import { InvalidBody, Refusal, type RefusalKind, type ValidationItem } from '../errors.js';
-import { KnownRoutes } from './known-routes.js';
+import { isDatabaseUnavailable } from '../database-errors.js';
+import { InvalidBody, DomainError, type DomainErrorKind, type ValidationItem } from '../errors.js';
+import { KnownRoutes } from './routes.js';
 
-const STATUS: Record<RefusalKind, number> = {
+const STATUS: Record<DomainErrorKind, number> = {
   bad_request: 400,
   unauthorized: 401,
   not_found: 404,
   conflict: 409,
   unprocessable: 422,
+  too_late: 408,
+  too_large: 413,
   limit_reached: 429,
   upstream: 502,
   unavailable: 503,
 };
 
-/** What Fastify's own refusals say, in our words. */
+/** Seconds until a client should retry when it has reached the limit of sessions. A session has to end first. */
+const LIMIT_RETRY = '5';
+
+const HEADERS: Partial<Record<DomainErrorKind, Record<string, string>>> = {
+  unauthorized: { 'www-authenticate': 'Bearer' },
+  limit_reached: { 'retry-after': LIMIT_RETRY },
+};
+
+/** The service's own messages for errors of Fastify. */
 const FASTIFY_DETAIL: Record<string, string> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: 'The request body is too large',
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'The request body does not match its Content-Length',
   FST_ERR_BAD_URL: 'Malformed URL',
 };
@@ -29,8 +38,8 @@ interface Answer {
 }
 
 /**
- * The only place that turns errors into statuses and the `detail` envelope. Leaves what is our fault on the request, whose
- * log line tells it.
+ * The only place that converts errors to statuses and the `detail` envelope. Stores internal errors on the request, for
+ * its log line.
  */
 @Catch()
 export class DetailFilter implements ExceptionFilter {
@@ -52,11 +61,16 @@ export class DetailFilter implements ExceptionFilter {
   }
 
   private answer(error: unknown, request: FastifyRequest): Answer {
-    if (error instanceof Refusal) {
+    if (error instanceof DomainError) {
       return {
         status: STATUS[error.kind],
         body: { detail: error.message, ...error.extra },
-        headers: error.kind === 'unauthorized' ? { 'www-authenticate': 'Bearer' } : undefined,
+        headers: {
+          ...HEADERS[error.kind],
+          ...(error.retryAfterSeconds !== undefined && {
+            'retry-after': String(error.retryAfterSeconds),
+          }),
+        },
       };
     }
     if (error instanceof InvalidBody) return { status: 422, body: { detail: error.items } };
@@ -69,13 +83,14 @@ export class DetailFilter implements ExceptionFilter {
     }
     const status = statusOf(error);
     if (status === 404) return this.notFound(request);
+    if (status === 413) return { status, body: { detail: 'The request body is too large' } };
     if (status !== undefined && status < 500) return { status, body: { detail: detailOf(error) } };
     return { status: 500, body: { detail: 'Internal server error' } };
   }
 
   private notFound(request: FastifyRequest): Answer {
     const methods = this.routes.methodsFor(request.raw.url ?? request.url);
-    // A path such as `/agents/` fits a pattern of ours for its method, and still was not found.
+    // A path such as `/agents/` matches one of our patterns with its method, but was not found.
     return methods.length === 0 || methods.includes(request.method)
       ? { status: 404, body: { detail: 'Not found' } }
       : {

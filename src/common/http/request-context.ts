@@ -3,13 +3,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { inWorkContext, type WorkContext } from '../work-context.js';
 
 const REQUEST_ID = 'x-request-id';
-/** What a caller's id may look like: it is repeated in a header and in logs. */
+/** Request ids that are accepted from callers. They are repeated in a header and in logs. */
 const ACCEPTED_ID = /^[\w.:/+=@-]{1,128}$/;
 
-/** Routes that are asked every few seconds by whoever watches the process. */
+/** Routes that monitoring requests every few seconds. */
 export const PROBES: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
 
-/** Looks at a request that is over: answered, or given up by its client. */
+/** Called for a request that is over: answered, or abandoned by its client. */
 type RequestObserver = (request: FastifyRequest, reply: FastifyReply) => void;
 
 const UNMATCHED = 'unmatched';
@@ -27,13 +27,13 @@ declare module 'fastify' {
   }
 }
 
-/** The caller's `X-Request-Id` if it is a sensible one, else a new id. */
+/** The caller's `X-Request-Id` if it is acceptable, else a new id. */
 export function requestIdOf({ headers }: Pick<IncomingMessage, 'headers'>): string {
   const given = headers[REQUEST_ID];
   return typeof given === 'string' && ACCEPTED_ID.test(given) ? given : crypto.randomUUID();
 }
 
-/** Runs every request in its work context, and tells the caller the request's id. */
+/** Runs every request in its work context, and returns the request's id to the caller. */
 export function useRequestContext(fastify: FastifyInstance): void {
   fastify.decorate('requestObservers', []);
   fastify.decorateRequest('work');
@@ -43,11 +43,11 @@ export function useRequestContext(fastify: FastifyInstance): void {
     request.route = request.routeOptions.url ?? UNMATCHED;
     done();
   });
-  // Not before: what reads the body from the socket does not keep the context.
+  // Not in an earlier hook, because the context would be lost while the body is read from the socket.
   fastify.addHook('preValidation', (request, _reply, done) => inWorkContext(request.work, done));
 }
 
-/** For requests that reach no hook, as they are refused before. */
+/** Begins a request. Exported for requests that are rejected before any hook runs. */
 export function beginRequest(
   fastify: FastifyInstance,
   request: FastifyRequest,
@@ -55,21 +55,28 @@ export function beginRequest(
 ): void {
   request.work = { requestId: request.id };
   void reply.header(REQUEST_ID, request.id);
-  // Not Fastify's onResponse, which does not come when the client hangs up, as those of streams do.
+  // Not Fastify's onResponse, which is not called if the client disconnects, as clients of streams do.
   reply.raw.once('close', () => {
     for (const observe of fastify.requestObservers) observe(request, reply);
   });
 }
 
-/** Has every request looked at when it is over. */
+/** Calls the observer for every request that is over. */
 export function onRequestOver(fastify: FastifyInstance, observer: RequestObserver): void {
   fastify.requestObservers.push(observer);
 }
 
-/** What nginx made usual for a client that did not wait for the answer. */
+/** The status that nginx introduced for a client that disconnects before the answer. */
 const CLIENT_CLOSED_REQUEST = 499;
 
 /** The status that was sent, once a request is over. */
 export function statusOf(reply: FastifyReply): number {
   return reply.raw.headersSent ? reply.statusCode : CLIENT_CLOSED_REQUEST;
+}
+
+const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+
+/** Maps a request's method to one of a few known words for names and labels, because clients may send anything. */
+export function boundedMethod(method: string): string {
+  return METHODS.has(method) ? method : 'OTHER';
 }

@@ -1,17 +1,29 @@
 import {
+  ValidateIf,
+  getMetadataStorage,
+  validateSync,
+  type ValidationError,
+} from 'class-validator';
+import {
   type ArgumentMetadata,
   HttpException,
   Injectable,
   type PipeTransform,
   type Type,
 } from '@nestjs/common';
-import { validateSync, type ValidationError } from 'class-validator';
 import { badRequest, InvalidBody, type ValidationItem } from '../errors.js';
-import { toDto } from '../validation/dto.js';
-import { locatedProblems, under } from '../validation/located.js';
-import { UnreadableBody } from './json-body.js';
+import { toDto, locatedProblems, under } from '../validation/dto.js';
+import { UnreadableBody } from './request-body.js';
 
-/** class-validator's constraint → the code that clients see, types first. What is not listed is `value_error`. */
+/** For an optional field that is not nullable. class-validator's own `@IsOptional` lets `null` pass, too. */
+export const IfPresent = (): PropertyDecorator =>
+  ValidateIf((_dto: object, value: unknown) => value !== undefined);
+
+/** For an optional field that may be `null`. */
+export const IfPresentAndNotNull = (): PropertyDecorator =>
+  ValidateIf((_dto: object, value: unknown) => value !== undefined && value !== null);
+
+/** Maps class-validator's constraints to the codes that clients see, types first. All others are `value_error`. */
 const CODES: Record<string, string> = {
   isString: 'string_type',
   isInt: 'int_type',
@@ -19,7 +31,6 @@ const CODES: Record<string, string> = {
   isArray: 'list_type',
   isObject: 'object_type',
   nestedValidation: 'object_type',
-  isUuid: 'uuid_type',
   isIn: 'enum',
   min: 'greater_than_equal',
   max: 'less_than_equal',
@@ -31,9 +42,10 @@ const CODES: Record<string, string> = {
 };
 
 /**
- * Validates request bodies against their DTO class. Unknown members are dropped, `null` is not "absent", values are
- * never converted and never repeated in an error.
- * @throws Refusal 400 or 415 for a body that cannot be read; InvalidBody (422 with a list) for one of the wrong shape.
+ * Validates request bodies against their DTO class. Drops unknown members, does not treat `null` as absent, and neither
+ * converts values nor repeats them in errors.
+ * @throws DomainError 400 or 415 for a body that cannot be read; InvalidBody (422 with a list) for one of the wrong
+ * shape.
  */
 @Injectable()
 export class BodyValidationPipe implements PipeTransform {
@@ -50,15 +62,15 @@ export class BodyValidationPipe implements PipeTransform {
         { type: 'object_type', loc: ['body'], msg: 'The body must be a JSON object' },
       ]);
     }
-    const unstorable = findUnstorableText(body);
-    if (unstorable.length > 0) throw new InvalidBody(unstorable);
-
     const dto = toDto(metadata.metatype, body);
     const errors = validateSync(dto, {
       whitelist: true,
       forbidUnknownValues: false,
       validationError: { target: false, value: false },
     });
+    // Unknown members have been removed by now, so only known ones are checked.
+    const unstorable = findUnstorableText(dto);
+    if (unstorable.length > 0) throw new InvalidBody(unstorable);
     if (errors.length > 0) throw new InvalidBody(toItems(errors, body, ['body']));
     return dto;
   }
@@ -86,7 +98,7 @@ function toItems(
   });
 }
 
-/** Of all that is wrong with a value, what the table of codes names first: its type comes before its size. */
+/** The problem of a value that comes first in the table of codes: its type before its size. */
 function gravest(constraints: Readonly<Record<string, string>>): [constraint: string, msg: string] {
   const known = Object.keys(CODES).find((name) => name in constraints);
   const constraint = known ?? Object.keys(constraints)[0] ?? '';
@@ -99,8 +111,8 @@ function ownValue(parent: unknown, key: string): unknown {
     : undefined;
 }
 
-/** PostgreSQL stores neither U+0000 nor half a surrogate pair; saying so beats failing in the database. */
-function findUnstorableText(body: unknown): ValidationItem[] {
+/** Finds text with U+0000 or half a surrogate pair, which PostgreSQL does not store. */
+function findUnstorableText(dto: object): ValidationItem[] {
   const items: ValidationItem[] = [];
   const visit = (value: unknown, loc: (string | number)[]): void => {
     if (typeof value === 'string' && isUnstorable(value)) {
@@ -112,14 +124,25 @@ function findUnstorableText(body: unknown): ValidationItem[] {
     } else if (Array.isArray(value)) {
       value.forEach((item, index) => visit(item, [...loc, index]));
     } else if (typeof value === 'object' && value !== null) {
-      for (const [key, item] of Object.entries(value)) {
-        if (isUnstorable(key)) visit(key, loc);
-        else visit(item, [...loc, key]);
+      const ours = membersOf(value);
+      for (const [index, [key, item]] of Object.entries(value).entries()) {
+        // Keys that the DTO does not declare are not repeated in the answer.
+        const here = [...loc, ours.has(key) ? key : index];
+        if (isUnstorable(key)) visit(key, here);
+        else visit(item, here);
       }
     }
   };
-  visit(body, ['body']);
+  visit(dto, ['body']);
   return items;
+}
+
+/** The members that a DTO's class declares; none for a plain object. */
+function membersOf(value: object): ReadonlySet<string> {
+  const { constructor } = value;
+  if (typeof constructor !== 'function') return new Set();
+  const declared = getMetadataStorage().getTargetValidationMetadatas(constructor, '', false, false);
+  return new Set(declared.map(({ propertyName }) => propertyName));
 }
 
 function isUnstorable(text: string): boolean {

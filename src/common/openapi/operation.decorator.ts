@@ -1,20 +1,23 @@
 import { applyDecorators, type Type } from '@nestjs/common';
 import { ApiBody, ApiOperation, ApiResponse } from '@nestjs/swagger';
-import { DetailResponse } from '../dto/detail-response.dto.js';
+import { OperatorRoute, TakesBody } from '../request-decorators.js';
 import {
+  DetailResponse,
   LimitReachedResponse,
   UnprocessableResponse,
   ValidationFailureResponse,
-} from '../dto/error-responses.dto.js';
+} from './error-responses.dto.js';
 
 interface OperationOptions {
   /** The method's name in generated clients. */
   id: string;
   /** The body's class, with examples by name. */
   body?: { type: Type; examples: Record<string, unknown> };
+  /** Only there for operators. */
+  forOperators?: true;
   /**
-   * What the operation itself refuses, with the exact sentences of `detail`. What every operation may answer (401, 503,
-   * and 400, 413, 415, 422 for a body) is added to the whole document.
+   * The errors of the operation itself, with the exact sentences of `detail`. The errors that every operation may
+   * return (401, 503, and 400, 413, 415, 422 for a body) are added to the whole document.
    */
   refusals?: Partial<Record<keyof typeof REFUSALS, readonly string[]>>;
 }
@@ -23,17 +26,26 @@ const REFUSALS = {
   400: 'The request cannot be served as it is.',
   404: 'Not found, or not owned by the user of the token.',
   409: 'In conflict with the state of the resource.',
+  408: 'The content did not arrive in time.',
+  413: 'The content is too large.',
+  416: 'The range is not satisfiable.',
   422: 'The body is JSON but not valid: a list where fields are missing or of the wrong type, a sentence for the rest.',
-  429: 'The limit of concurrent sessions is reached: terminate an active session first.',
+  429: 'A limit of the user is reached.',
   502: 'The sandbox upstream does not answer, or with an error.',
   503: 'Not ready.',
 } as const;
 
-/** What an operation is called, takes and refuses, for the OpenAPI document. */
-export function Operation({ id, body, refusals = {} }: OperationOptions): MethodDecorator {
+/** Describes an operation's name, body and errors for the OpenAPI document. */
+export function Operation({
+  id,
+  body,
+  forOperators,
+  refusals = {},
+}: OperationOptions): MethodDecorator {
   return applyDecorators(
     ApiOperation({ operationId: id }),
-    ...(body ? [ApiBody({ type: body.type, examples: named(body.examples) })] : []),
+    ...(body ? [TakesBody(), ApiBody({ type: body.type, examples: named(body.examples) })] : []),
+    ...(forOperators ? [OperatorRoute({ takesBody: body !== undefined })] : []),
     ...Object.entries(refusals).map(([status, sentences]) =>
       ApiResponse({
         status: Number(status),
@@ -60,7 +72,7 @@ function refusalBody(status: number, sentences: readonly string[]) {
   return { type: DetailResponse, examples: summarized(Object.fromEntries(details)) };
 }
 
-/** What a body of the wrong shape is answered with. */
+/** Example of the answer to a body of the wrong shape. */
 export const INVALID_FIELDS: ValidationFailureResponse = {
   detail: [{ type: 'missing', loc: ['body', 'name'], msg: 'Field required' }],
 };
@@ -73,7 +85,7 @@ const named = (values: Record<string, unknown>) =>
 const summarized = (values: Record<string, unknown>) =>
   named(values) as Record<string, { summary: string; value: unknown }>;
 
-/** Generators make identifiers of the keys of examples. */
+/** Makes an identifier of a summary, because generators use the keys of examples as identifiers. */
 const keyOf = (summary: string) =>
   summary
     .toLowerCase()

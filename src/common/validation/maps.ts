@@ -1,18 +1,17 @@
 import { ApiProperty } from '@nestjs/swagger';
 import type { ValidationItem } from '../errors.js';
-import { all, isJsonObject } from './dto.js';
-import { Located, problem } from './located.js';
+import { all, isJsonObject, Located, problem, under } from './dto.js';
 
-/** What the keys and values of a `{string: string}` object may be. Lengths are UTF-16 code units. */
+/** The rules for the keys and values of a `{string: string}` object. Lengths are UTF-16 code units. */
 export interface StringMapRules {
   maxSize: number;
   maxKeyLength: number;
   maxValueLength: number;
   /** Of keys and values together. */
   maxTotalLength?: number;
-  /** What a key must look like, and how to say so. */
+  /** The pattern of keys, and the message for a key that does not match. */
   key?: { pattern: RegExp; msg: string };
-  /** What a value must look like, and how to say so. */
+  /** The pattern of values, and the message for a value that does not match. */
   value?: { pattern: RegExp; msg: string };
 }
 
@@ -50,7 +49,9 @@ export function stringMapProblems(value: unknown, rules: StringMapRules): Valida
   if (entries.length > rules.maxSize) {
     return [problem('too_long', `Must not have more than ${rules.maxSize} keys`)];
   }
-  const items = entries.flatMap(([key, text]) => entryProblems(key, text, rules));
+  const items = entries.flatMap(([key, text], index) =>
+    under([index], entryProblems(key, text, rules)),
+  );
   if (items.length > 0 || rules.maxTotalLength === undefined) return items;
   const total = entries.reduce((sum, [key, text]) => sum + key.length + String(text).length, 0);
   return total <= rules.maxTotalLength
@@ -58,22 +59,22 @@ export function stringMapProblems(value: unknown, rules: StringMapRules): Valida
     : [problem('too_long', `Must not hold more than ${rules.maxTotalLength} characters in all`)];
 }
 
+/** Locations are positions instead of keys, because a wrong key may contain what was meant as the value. */
 function entryProblems(key: string, text: unknown, rules: StringMapRules): ValidationItem[] {
-  // An over-long key is not repeated in its own error.
   if (key.length > rules.maxKeyLength) {
     return [problem('string_too_long', `A key has at most ${rules.maxKeyLength} characters`)];
   }
   if (key === '') return [problem('string_too_short', 'A key must not be empty')];
   if (rules.key && !rules.key.pattern.test(key)) {
-    return [problem('string_pattern_mismatch', rules.key.msg, [key])];
+    return [problem('string_pattern_mismatch', rules.key.msg)];
   }
-  if (typeof text !== 'string') return [problem('string_type', 'Must be a string', [key])];
+  if (typeof text !== 'string') return [problem('string_type', 'Must be a string')];
   if (text.length > rules.maxValueLength) {
     const msg = `Must not be longer than ${rules.maxValueLength} characters`;
-    return [problem('string_too_long', msg, [key])];
+    return [problem('string_too_long', msg)];
   }
   if (rules.value && !rules.value.pattern.test(text)) {
-    return [problem('string_pattern_mismatch', rules.value.msg, [key])];
+    return [problem('string_pattern_mismatch', rules.value.msg)];
   }
   return [];
 }

@@ -2,7 +2,7 @@ import { closeSync, mkdtempSync, readFileSync, rmSync, statSync, writeSync } fro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { BoundedLog } from './bounded-log.js';
+import { BoundedLog } from './server.js';
 
 describe('BoundedLog', () => {
   let folder: string;

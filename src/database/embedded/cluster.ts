@@ -16,22 +16,23 @@ import {
 } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { DataDirError, hasCode } from './data-dir-error.js';
+import { hasCode } from '../../common/missing-file.js';
+import { DataDirError } from './data-dir.js';
 import { PROGRAM_ENV, type ProgramRunner } from './program-runner.js';
-import type { Durability } from './settings.js';
+import type { Durability } from './server-settings.js';
 
 const run = promisify(execFile);
 
-/** The major version of the PostgreSQL that the package carries. */
+/** The major version of PostgreSQL in the npm package. */
 const MAJOR_VERSION = '18';
-/** Stands in the cluster itself, so that the data and the way in are made, moved and lost as one. */
+/** The password is stored in the cluster, so that the data and its password are created, moved and lost together. */
 const PASSWORD_FILE = 'service-password';
 const UNFINISHED = 'postgres.new-';
 
 /** @returns the folder of the database cluster below a data folder */
 export const clusterPath = (dataDir: string): string => join(dataDir, 'postgres');
 
-/** @returns the superuser's password, or undefined when there is no cluster yet */
+/** @returns the superuser's password, or undefined if there is no cluster yet */
 export async function readPassword(cluster: string): Promise<string | undefined> {
   try {
     return await readFile(join(cluster, PASSWORD_FILE), 'utf8');
@@ -46,13 +47,13 @@ export async function readPassword(cluster: string): Promise<string | undefined>
 }
 
 /**
- * Makes sure that a cluster of our version is there and belongs to the one who runs the server.
+ * Makes sure that there is a cluster of our PostgreSQL version which belongs to the user who runs the server.
  *
- * A new one is built under another name and renamed when it is complete: a crash in between leaves
- * a folder that the next start clears away, never half a cluster.
+ * A new cluster is built under another name and renamed when it is complete. A crash in between leaves a folder that
+ * the next start removes, never half a cluster.
  *
  * @returns the superuser's password
- * @throws DataDirError when there is something else, or a cluster of another version
+ * @throws DataDirError if the folder contains something else or a cluster of another version
  */
 export async function ensureCluster(
   dataDir: string,
@@ -116,11 +117,11 @@ async function createCluster(
         '--username=postgres',
         '--auth=scram-sha-256',
         '--encoding=UTF8',
-        // The same order and character classes on every machine and after every upgrade of it.
+        // The same collation on every machine, even after an upgrade of the operating system.
         '--locale=C',
         '--locale-provider=builtin',
         '--builtin-locale=C.UTF-8',
-        // Else a crash in here leaves memory behind that nobody finds again.
+        // Otherwise a crash during initdb leaves shared memory behind that nobody cleans up.
         '--set=dynamic_shared_memory_type=mmap',
         '--no-instructions',
         ...(durability === 'full' ? [] : ['--no-sync']),
@@ -162,14 +163,14 @@ function initError(dataDir: string, error: unknown): unknown {
 
 const firstLine = (text: string): string => text.split('\n', 1)[0] ?? '';
 
-/** A start that was killed while it created the cluster left its folder here. */
+/** Removes the folder of a start that was killed while it created the cluster. */
 async function removeUnfinished(dataDir: string): Promise<void> {
   for (const name of await readdir(dataDir))
     if (name.startsWith(UNFINISHED))
       await rm(join(dataDir, name), { recursive: true, force: true });
 }
 
-/** Hands over a folder with all in it; symbolic links themselves, never what they point to. */
+/** Changes the owner of a folder and its contents; of symbolic links themselves, not of their targets. */
 async function giveTo(folder: string, owner: { uid: number; gid: number }): Promise<void> {
   const entries = await readdir(folder, { recursive: true });
   for (const entry of entries) await lchown(join(folder, entry), owner.uid, owner.gid);

@@ -3,47 +3,44 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
-import { BoundedLog } from './bounded-log.js';
-import { clusterPath, ensureCluster, readPassword } from './cluster.js';
-import { asDataDirError, prepareDataDir } from './data-dir.js';
-import { hasCode } from './data-dir-error.js';
-import { chooseRunner } from './program-runner.js';
+import { BoundedLog, launchServer, type ServerOptions } from './server.js';
 import { shutDownServer } from './server-processes.js';
-import { DATABASE, forgetServerUrl, serverUrl } from './server-url.js';
-import { launchServer, type ServerOptions } from './server.js';
-import type { Durability } from './settings.js';
+import { type Durability, DATABASE, forgetServerUrl, serverUrl } from './server-settings.js';
+import { clusterPath, ensureCluster, readPassword } from './cluster.js';
+import { hasCode } from '../../common/missing-file.js';
+import { asDataDirError, prepareDataDir } from './data-dir.js';
+import { chooseRunner } from './program-runner.js';
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const RESTART_DELAYS_MS = [0, 250, 1_000, 2_000, 5_000];
 const STABLE_AFTER_MS = 60_000;
 
 export interface EmbeddedPostgresOptions {
-  /** The service's data folder; the cluster is its subfolder `postgres`. Created when missing. */
+  /** The service's data folder; the cluster is its subfolder `postgres`. Created if missing. */
   dataDir: string;
-  /** Takes one line for the operator at a time. */
+  /** Receives one line for the operator at a time. */
   log: (line: string) => void;
-  /** Gives the start up; nothing is left running then. */
+  /** Aborts the start; no process is left running. */
   signal?: AbortSignal;
-  /** `none` gives up surviving a power cut for speed: for tests. Default `full`. */
+  /** `none` trades durability in a power cut for speed, for tests. Default `full`. */
   durability?: Durability;
 }
 
 export interface EmbeddedPostgres {
-  /** Connection URL of the service's database; a Unix socket that only this user (or root) reaches. */
+  /** Connection URL of the service's database: a Unix socket that only this user (or root) can reach. */
   readonly url: string;
-  /** Shuts the server down: fast, and after 20 seconds at once. Calling it again waits for the same. */
+  /** Shuts the server down: fast, and immediately after 20 seconds. Calling it again waits for the same shutdown. */
   stop(): Promise<void>;
 }
 
 /**
- * Runs PostgreSQL on `dataDir` for this process, creating the cluster and the database when they
- * are not there yet. The caller holds the lock of the folder (`lockDataDir`).
+ * Runs PostgreSQL on `dataDir` for this process, creating the cluster and the database if needed. The caller must hold
+ * the lock of the folder (`lockDataDir`).
  *
- * A server that an earlier service left behind is shut down cleanly first. This one ends by itself
- * when this process dies, even by kill -9; if it dies itself, it is started again under the same
- * URL.
+ * First shuts down a server that an earlier service left behind. The new server ends when this process dies, even by
+ * kill -9. If the server dies, it is restarted with the same URL.
  *
- * @throws DataDirError with one line for the operator when the folder or what is in it does not do
+ * @throws DataDirError with a one-line message for the operator if the folder or its contents are unusable
  */
 export async function startEmbeddedPostgres(
   options: EmbeddedPostgresOptions,
@@ -73,10 +70,10 @@ export async function startEmbeddedPostgres(
 }
 
 /**
- * Finds the server that a running service has on `dataDir`.
+ * Finds the PostgreSQL server of a running service on `dataDir`.
  *
- * @returns its connection URL, or undefined when none is running
- * @throws DataDirError when the folder belongs to somebody else
+ * @returns its connection URL, or undefined if none is running
+ * @throws DataDirError if the folder belongs to another user
  */
 export async function findEmbeddedPostgres(dataDir: string): Promise<{ url: string } | undefined> {
   const cluster = clusterPath(dataDir);
@@ -86,7 +83,7 @@ export async function findEmbeddedPostgres(dataDir: string): Promise<{ url: stri
   return (await answers(url)) ? { url } : undefined;
 }
 
-/** One postmaster after another on the same cluster, until it is stopped. */
+/** Runs the postmaster, and restarts it if it exits, until it is stopped. */
 class SupervisedServer {
   private readonly stopped = new AbortController();
   private postmaster?: ChildProcess;
@@ -129,7 +126,7 @@ class SupervisedServer {
       const [code, killedBy] = await exit;
       if (signal.aborted) return;
       if (Date.now() - since > STABLE_AFTER_MS) failures = 0;
-      this.report(`PostgreSQL ended unexpectedly (${String(killedBy ?? code)}), starting it again`);
+      this.report(`PostgreSQL ended unexpectedly (${String(killedBy ?? code)}); restarting it`);
       try {
         await delay(RESTART_DELAYS_MS[Math.min(failures, RESTART_DELAYS_MS.length - 1)], null, {
           signal,
@@ -145,7 +142,7 @@ class SupervisedServer {
   }
 }
 
-/** The database is made at the first start; a crash between the cluster and it is made good here. */
+/** Creates the database on the first start. A crash may have left a cluster without it. */
 async function ensureDatabase(maintenanceUrl: string): Promise<void> {
   const client = new Client({ connectionString: maintenanceUrl });
   await client.connect();
@@ -163,7 +160,7 @@ async function answers(url: string): Promise<boolean> {
     const error = await tryConnect(url);
     if (error === undefined) return true;
     if (hasCode(error, 'ENOENT', 'ECONNREFUSED', 'ECONNRESET')) return false;
-    // 57P03 it starts or stops, 3D000 the service has yet to create its database.
+    // 57P03: the server is starting or stopping. 3D000: the service has not created its database yet.
     if (!hasCode(error, '57P03', '3D000') || Date.now() > deadline) throw error;
     await delay(50);
   }

@@ -3,18 +3,18 @@ import { existsSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { DataDirError, hasCode } from './data-dir-error.js';
-import { runsAsRoot } from './data-dir.js';
+import { hasCode } from '../../common/missing-file.js';
+import { DataDirError, runsAsRoot } from './data-dir.js';
 
 const run = promisify(execFile);
 
 /**
- * Who PostgreSQL runs as when the service is root. No such user is created: the number lies in a
- * range that neither distributions nor systemd hand out, and fits into a container's id mapping.
+ * The uid of PostgreSQL when the service is root. No such user is created. The number is in a range that neither
+ * distributions nor systemd assign, and fits into a container's id mapping.
  */
 const SERVER_UID = 60970;
 
-/** What the programs get to see of the outside: no variable of the service, none of its secrets. */
+/** The environment of PostgreSQL's programs. It contains no variables of the service, and so none of its secrets. */
 export const PROGRAM_ENV = { PATH: '/usr/bin:/bin:/usr/sbin:/sbin', LANG: 'C.UTF-8', TZ: 'UTC' };
 
 /** A program with its arguments, ready to be spawned. */
@@ -29,15 +29,15 @@ interface Seen {
   folder: string;
 }
 
-/** The way in which PostgreSQL's programs run on this machine. */
+/** How PostgreSQL's programs run on this machine. */
 export interface ProgramRunner {
-  /** Who owns the data and runs the server; initdb needs one with a name, hence another at times. */
+  /**
+   * The user who owns the data and runs the server. initdb sometimes needs another one, because its user must have a
+   * name.
+   */
   readonly owner: { uid: number; gid: number };
   readonly initUser: { uid: number; gid: number };
-  /**
-   * Wraps a program that works on `folder`. It gets `signal` when this process ends, however that
-   * happens.
-   */
+  /** Wraps a program that works on `folder`. The program gets `signal` when this process ends for any reason. */
   command(
     folder: string,
     argv: (seen: Seen) => string[],
@@ -61,14 +61,13 @@ function postgresHome(): string {
 /**
  * Finds out how to run PostgreSQL here.
  *
- * An ordinary user runs it directly. It refuses to run as root, so for root it runs as
- * {@link SERVER_UID} (or as whoever owns the existing `cluster`), in a mount namespace of its own
- * where its binaries and its data are bound to a place which that user can reach: the real ones may
- * lie below a folder like /root. Where namespaces are not allowed (a container without
- * CAP_SYS_ADMIN) it runs directly too, if the paths can be reached.
+ * An ordinary user runs it directly. PostgreSQL refuses to run as root, so root runs it as {@link SERVER_UID} (or as
+ * the owner of the existing `cluster`) in its own mount namespace. Its binaries and data are bound there to a place
+ * that this user can reach, because the real ones may be below a folder such as /root. If namespaces are not allowed (a
+ * container without CAP_SYS_ADMIN), it also runs directly, provided that the paths can be reached.
  *
  * @param cluster the data folder, which need not exist yet
- * @throws DataDirError when PostgreSQL cannot run on these paths
+ * @throws DataDirError if PostgreSQL cannot run on these paths
  */
 export async function chooseRunner(cluster: string): Promise<ProgramRunner> {
   const home = postgresHome();
@@ -96,7 +95,8 @@ function ordinaryRunner(home: string): ProgramRunner {
 function rootRunner(home: string, owner: { uid: number; gid: number }): ProgramRunner {
   return {
     owner,
-    // initdb looks its user up by number. Without a namespace there is no way to give our number a
+    // initdb looks up its user by number. Without a namespace our number cannot be given a name, so it runs as an
+    // existing user, and the files change owner before the server first runs.
     // name, so it borrows one; the files change hands before the server first runs.
     initUser: { uid: 65534, gid: 65534 },
     command: (folder, argv, as = owner) =>
@@ -146,8 +146,8 @@ cd /
 exec "$@"`;
 
 /**
- * setpriv arguments: drop to a user, and end in an orderly way when this process dies. SIGINT is
- * PostgreSQL's fast shutdown, so a kill -9 of the service leaves no server behind.
+ * Arguments for setpriv: change to a user, and shut down cleanly when this process dies. SIGINT is PostgreSQL's fast
+ * shutdown, so even a kill -9 of the service leaves no server behind.
  */
 function withParent(as?: { uid: number; gid: number }): string[] {
   const user = as ? [`--reuid=${as.uid}`, `--regid=${as.gid}`, '--clear-groups'] : [];
@@ -158,7 +158,7 @@ function toCommand([file = '', ...args]: string[]): Command {
   return { file, args };
 }
 
-/** An existing folder of the system that covers none of the paths which it will be the way to. */
+/** An existing system folder to mount in. It must not hide any of the paths that PostgreSQL needs. */
 function mountPoint(sources: string[]): string {
   const free = ['/mnt', '/media', '/srv', '/opt', '/var/lib', '/home'].find(
     (candidate) =>

@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import { readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { hasCode } from './data-dir-error.js';
-import { SOCKET_NAME } from './settings.js';
+import { hasCode } from '../../common/missing-file.js';
+import { SOCKET_NAME } from './server-settings.js';
 
 const FAST_SHUTDOWN_MS = 20_000;
 const IMMEDIATE_SHUTDOWN_MS = 5_000;
@@ -12,9 +12,9 @@ const KILL_MS = 5_000;
 const POLL_MS = 5;
 
 /**
- * The name by which the processes of a cluster's server are recognised: it stands in the arguments
- * of the postmaster and in the titles of its children, which anybody may read, so that a pid that
- * another program got meanwhile is never mistaken for the server.
+ * The name that identifies the processes of a cluster's server. It appears in the arguments of the postmaster and in
+ * the titles of its children, which every user can read. This way, another program that got a reused pid is never
+ * mistaken for the server.
  */
 export function serverTag(cluster: string): string {
   const { dev, ino } = statSync(cluster, { bigint: true });
@@ -23,14 +23,14 @@ export function serverTag(cluster: string): string {
 
 interface ServerProcesses {
   postmasters: number[];
-  /** Everything that has the data open, the postmasters included. */
+  /** Every process that has the data open, including postmasters. */
   all: number[];
 }
 
-/** Finds the processes that serve the cluster, left-overs of earlier services too. */
+/** Finds the processes that serve the cluster, including those that earlier services left behind. */
 export function findServer(cluster: string): ServerProcesses {
   const tag = serverTag(cluster);
-  // Anybody can give a process such a title; only these can have the data open.
+  // Any process can have such a title, but only these users can open the data.
   const users = new Set([0, process.geteuid?.(), statSync(cluster).uid]);
   const postmasters: number[] = [];
   const children: number[] = [];
@@ -42,38 +42,38 @@ export function findServer(cluster: string): ServerProcesses {
 }
 
 /**
- * Shuts the cluster's server down, if there is one: fast (open transactions are rolled back, all
- * data is written), and when that takes too long at once, after which the next start recovers.
- * Whatever a crash left behind is cleared, so that a new server can start. Bounded in time.
+ * Shuts down the cluster's server if there is one: fast (open transactions are rolled back and all data is written),
+ * and immediately if that takes too long, after which the next start runs recovery. Then removes everything that a
+ * crash left behind, so that a new server can start. Takes bounded time.
  */
 export async function shutDownServer(cluster: string): Promise<void> {
   const { postmasters } = findServer(cluster);
   if (postmasters.length > 0) {
-    signalAll(postmasters, 'SIGINT');
+    signalServer(postmasters, 'SIGINT');
     if (!(await isGone(cluster, FAST_SHUTDOWN_MS))) {
-      signalAll(findServer(cluster).postmasters, 'SIGQUIT');
+      signalServer(findServer(cluster).postmasters, 'SIGQUIT');
       await isGone(cluster, IMMEDIATE_SHUTDOWN_MS);
     }
   } else {
-    // Children whose postmaster was killed notice that and leave.
+    // Children whose postmaster was killed notice that and exit.
     await isGone(cluster, ORPHANS_MS);
   }
   const rest = findServer(cluster).all;
   if (rest.length > 0) {
-    signalAll(rest, 'SIGKILL');
+    signalServer(rest, 'SIGKILL');
     if (!(await isGone(cluster, KILL_MS)))
-      throw new Error(`PostgreSQL processes on ${cluster} do not end: ${rest.join(', ')}`);
+      throw new Error(`PostgreSQL processes on ${cluster} did not exit: ${rest.join(', ')}`);
   }
   clearStaleFiles(cluster);
 }
 
-/** A number that no process can have, on any system. */
+/** A pid that no process can have on any system. */
 const NO_PID = 2 ** 31 - 1;
 
 /**
- * After a crash the files of the old server name its pid. When another program has that pid by now,
- * PostgreSQL takes it for the server and refuses to start. The pid is struck out and the rest kept,
- * by which PostgreSQL finds and frees the old shared memory.
+ * After a crash, the files of the old server contain its pid. If another program has that pid by now, PostgreSQL
+ * mistakes it for the server and refuses to start. Only the pid is overwritten, because PostgreSQL needs the rest to
+ * find and free the old shared memory.
  */
 function clearStaleFiles(cluster: string): void {
   for (const name of [SOCKET_NAME, `${SOCKET_NAME}.lock`])
@@ -81,7 +81,7 @@ function clearStaleFiles(cluster: string): void {
   const file = join(cluster, 'postmaster.pid');
   try {
     const text = readFileSync(file, 'utf8');
-    // A power cut may leave it empty, which PostgreSQL does not mend either.
+    // A power cut may leave the file empty, which PostgreSQL does not repair either.
     if (/^\d+\n/.test(text)) writeFileSync(file, text.replace(/^\d+/, `${NO_PID}`), { flag: 'r+' });
     else rmSync(file);
   } catch (error) {
@@ -89,7 +89,7 @@ function clearStaleFiles(cluster: string): void {
   }
 }
 
-/** @returns whether the postmaster with this pid says that it accepts connections */
+/** @returns whether the postmaster with this pid reports that it accepts connections */
 export function isReady(cluster: string, pid: number): boolean {
   try {
     const lines = readFileSync(join(cluster, 'postmaster.pid'), 'utf8').split('\n');
@@ -109,7 +109,8 @@ async function isGone(cluster: string, withinMs: number): Promise<boolean> {
   return true;
 }
 
-function signalAll(pids: number[], signal: NodeJS.Signals): void {
+/** Unlike for what runs in sandboxes, a process that may not be signalled is an error: the server would never end. */
+function signalServer(pids: number[], signal: NodeJS.Signals): void {
   for (const pid of pids)
     try {
       process.kill(pid, signal);
@@ -133,7 +134,7 @@ function* procArgs(): Generator<ProcessArgs> {
         statSync(`/proc/${name}`, { throwIfNoEntry: false })?.uid;
       yield { pid: Number(name), args, uid };
     } catch {
-      // Ended meanwhile.
+      // The process has exited.
     }
   }
 }

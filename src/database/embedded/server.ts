@@ -1,14 +1,55 @@
+import { closeSync, copyFileSync, openSync, statSync, truncateSync, readFileSync } from 'node:fs';
 import { spawn, type ChildProcess } from 'node:child_process';
-import { closeSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { BoundedLog } from './bounded-log.js';
-import { DataDirError } from './data-dir-error.js';
-import { PROGRAM_ENV, type ProgramRunner } from './program-runner.js';
 import { isReady, serverTag, shutDownServer } from './server-processes.js';
-import { serverSettings, type Durability } from './settings.js';
+import { serverSettings, type Durability } from './server-settings.js';
+import { DataDirError } from './data-dir.js';
+import { PROGRAM_ENV, type ProgramRunner } from './program-runner.js';
 
-/** Recovery after a crash reads at most max_wal_size; this is far beyond it, even on a slow disk. */
+/** A larger log is renamed to `.1` and started again, so that both together stay below twice this size. */
+const LOG_LIMIT_BYTES = 8 * 1024 * 1024;
+const CHECK_INTERVAL_MS = 60_000;
+
+/** A log file that another process appends to and this process limits in size. */
+export class BoundedLog {
+  private readonly timer: NodeJS.Timeout;
+
+  constructor(
+    readonly path: string,
+    private readonly limitBytes = LOG_LIMIT_BYTES,
+  ) {
+    closeSync(this.open());
+    this.trim();
+    this.timer = setInterval(() => this.trim(), CHECK_INTERVAL_MS).unref();
+  }
+
+  /** @returns a descriptor for appending; after a truncation, the writer continues at the new end */
+  open(): number {
+    return openSync(this.path, 'a', 0o600);
+  }
+
+  /** Rotates the log if it exceeds the limit. */
+  trim(): void {
+    try {
+      if (statSync(this.path).size <= this.limitBytes) return;
+      copyFileSync(this.path, `${this.path}.1`);
+    } catch {
+      // The disk is full or the log was removed. The size limit matters more than the old lines.
+    }
+    try {
+      truncateSync(this.path);
+    } catch {
+      // The log was removed, so its size needs no limit.
+    }
+  }
+
+  close(): void {
+    clearInterval(this.timer);
+  }
+}
+
+/** Recovery after a crash reads at most max_wal_size; this timeout is far longer than that takes on a slow disk. */
 const READY_WITHIN_MS = 180_000;
 const POLL_MS = 5;
 
@@ -20,11 +61,11 @@ export interface ServerOptions {
 }
 
 /**
- * Starts the server on a cluster that nobody serves and waits until it accepts connections. If it
- * does not, or `signal` says stop, nothing is left running.
+ * Starts the server on a cluster that has none, and waits until it accepts connections. If that fails or `signal`
+ * aborts, no process is left running.
  *
  * @returns the postmaster
- * @throws DataDirError with PostgreSQL's own reason when it refuses to start
+ * @throws DataDirError with PostgreSQL's own reason if it refuses to start
  */
 export async function launchServer(
   options: ServerOptions,
@@ -35,7 +76,7 @@ export async function launchServer(
   const postmaster = spawnServer(options);
   let spawnError: Error | undefined;
   postmaster.on('error', (error) => (spawnError = error));
-  // The service's other work decides how long the process lives, not its database.
+  // The server must not keep this process alive.
   postmaster.unref();
   const deadline = Date.now() + READY_WITHIN_MS;
   try {
@@ -69,7 +110,7 @@ function spawnServer({ cluster, runner, log, durability }: ServerOptions): Child
       cwd: '/',
       env: PROGRAM_ENV,
       stdio: ['ignore', output, output],
-      // A session of its own: Ctrl-C in the terminal is for the service, which then stops this.
+      // Its own session, because Ctrl-C in the terminal is meant for the service, which then stops the server.
       detached: true,
     });
   } finally {
@@ -77,7 +118,7 @@ function spawnServer({ cluster, runner, log, durability }: ServerOptions): Child
   }
 }
 
-/** The reason stands in the log; the line that PostgreSQL gave up with says it best. */
+/** The reason is in the log; the line with which PostgreSQL gave up is the most helpful one. */
 function startFailure(cluster: string, logPath: string, from: number): string {
   const text = readFileSync(logPath).subarray(from).toString().trim();
   if (/no space left on device/i.test(text))

@@ -1,45 +1,50 @@
 import { ApiProperty, ApiSchema } from '@nestjs/swagger';
 import { IsBoolean, IsIn } from 'class-validator';
-import { IfPresent } from '../../common/http/validators.js';
+import { IfPresent } from '../../common/http/validation.pipe.js';
 import {
   HostPatternError,
   formatHostPattern,
   parseHostPattern,
 } from '../../common/host-pattern.js';
-import { OneOf } from '../../common/openapi/one-of.decorator.js';
-import { Located, problem } from '../../common/validation/located.js';
+import { OneOf } from '../../common/openapi/decorators.js';
+import { Located, problem } from '../../common/validation/dto.js';
 import { stringListProblems } from '../../common/validation/maps.js';
-import type { Networking } from '../networking.js';
+
+/** The hosts that a sandbox may reach. */
+export type Networking =
+  | { type: 'unrestricted' }
+  | {
+      type: 'limited';
+      /** `api.example.com` or `*.example.org`; lower-case. */
+      allowed_hosts: string[];
+      allow_package_managers: boolean;
+      allow_mcp_servers: boolean;
+    };
 
 const TYPES = ['unrestricted', 'limited'] as const;
 const MAX_HOSTS = 256;
 /** A name has 253 characters, a wildcard two more. */
 const MAX_HOST_LENGTH = 255;
 
-/** What the sandbox may reach. With `unrestricted`, everything public. */
+/** What the sandbox may reach. */
 @ApiSchema({ name: 'NetworkingInput', description: 'What the sandbox may reach.' })
-@OneOf({
-  members: () => [UnrestrictedNetworkingDto, LimitedNetworkingDto],
-  discriminator: {
-    propertyName: 'type',
-    mapping: () => ({ unrestricted: UnrestrictedNetworkingDto, limited: LimitedNetworkingDto }),
-  },
-})
+@OneOf(() => ({ unrestricted: UnrestrictedNetworkingDto, limited: LimitedNetworkingDto }))
 export class NetworkingDto {
   @IsIn(TYPES)
   type!: 'unrestricted' | 'limited';
 }
 
-const EVERYTHING_PUBLIC = 'Everything public; never the host, the service, or private addresses.';
+const PUBLIC_NAMES =
+  'Every public name, on TCP ports 80, 443 and 22; never the host, the service, or private addresses.';
 
-/** Everything public. */
-@ApiSchema({ name: 'UnrestrictedNetworkingInput', description: EVERYTHING_PUBLIC })
+/** Every public name on the ports that are served. */
+@ApiSchema({ name: 'UnrestrictedNetworkingInput', description: PUBLIC_NAMES })
 export class UnrestrictedNetworkingDto {
   type!: 'unrestricted';
 }
 
 /** The same as it is read back: each union has members of its own, because generators make them its subclasses. */
-@ApiSchema({ name: 'UnrestrictedNetworking', description: EVERYTHING_PUBLIC })
+@ApiSchema({ name: 'UnrestrictedNetworking', description: PUBLIC_NAMES })
 class UnrestrictedNetworkingResponse {
   type!: 'unrestricted';
 }
@@ -48,7 +53,7 @@ class UnrestrictedNetworkingResponse {
 @ApiSchema({
   name: 'LimitedNetworkingInput',
   description:
-    "An allow-list by name. The agent's own model API and the hosts of the session's repositories are always allowed; with no hosts, nothing else is.",
+    "An allow-list by name, on TCP ports 80, 443 and 22. The agent's own model API and the hosts of the session's repositories are always allowed; with no hosts, nothing else is.",
 })
 export class LimitedNetworkingDto extends NetworkingDto {
   @ApiProperty({ enum: ['limited'] })
@@ -88,24 +93,18 @@ class LimitedNetworkingResponse {
 
 /** Networking as it is read back. */
 @ApiSchema({ name: 'Networking', description: 'What the sandbox may reach.' })
-@OneOf({
-  members: () => [UnrestrictedNetworkingResponse, LimitedNetworkingResponse],
-  discriminator: {
-    propertyName: 'type',
-    mapping: () => ({
-      unrestricted: UnrestrictedNetworkingResponse,
-      limited: LimitedNetworkingResponse,
-    }),
-  },
-})
+@OneOf(() => ({
+  unrestricted: UnrestrictedNetworkingResponse,
+  limited: LimitedNetworkingResponse,
+}))
 export class NetworkingResponse {}
 
-/** Which class a `networking` object is validated as. */
+/** The class that validates a `networking` object. */
 export function networkingDtoOf(item: Readonly<Record<string, unknown>>): typeof NetworkingDto {
   return item.type === 'limited' ? LimitedNetworkingDto : NetworkingDto;
 }
 
-/** A validated `networking` → with its defaults, hosts in their one form and each once. */
+/** Adds the defaults to a validated `networking`, and normalizes and deduplicates its hosts. */
 export function readNetworking(dto: NetworkingDto): Networking {
   if (dto.type === 'unrestricted') return { type: 'unrestricted' };
   const limited = dto as LimitedNetworkingDto;
@@ -138,6 +137,6 @@ function isHostPattern(text: string): boolean {
   }
 }
 
-/** The parser's own sentence quotes the host, and a 422 never repeats what was submitted. */
+/** The parser's own message quotes the host, but a 422 must not repeat submitted values. */
 const HOST_MESSAGE =
   'Must be a host name such as api.example.com or *.example.com, without scheme, port or path; not an address';

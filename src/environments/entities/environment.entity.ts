@@ -1,8 +1,8 @@
 import { Column, Entity, PrimaryColumn } from 'typeorm';
-import type { Networking } from '../networking.js';
+import type { Networking } from '../dto/networking.dto.js';
 import type { PackageSpec } from '../packages.js';
 
-/** An environment as it is now. */
+/** The current version of an environment. */
 @Entity('environments')
 export class EnvironmentEntity {
   @PrimaryColumn('uuid', { default: () => 'gen_random_uuid()' })
@@ -34,7 +34,7 @@ export class EnvironmentEntity {
   @Column({ type: 'integer', default: 1 })
   version!: number;
 
-  /** Set for good by the first session that uses it; forbids the hard delete. */
+  /** Set by the first session that uses it, and never unset. Such an environment cannot be deleted. */
   @Column({ type: 'boolean', default: false })
   referenced!: boolean;
 
@@ -46,4 +46,33 @@ export class EnvironmentEntity {
 
   @Column({ name: 'archived_at', type: 'text', nullable: true })
   archivedAt!: string | null;
+}
+
+/** The contents of one version of an environment. The values of `env_vars` are sealed in a column of their own. */
+export interface EnvironmentSnapshot {
+  name: string | null;
+  packages: PackageSpec[];
+  envVarKeys: string[];
+  setupScript: string;
+  networking: Networking;
+}
+
+/** One version of an environment; never changes. */
+@Entity('environment_versions')
+export class EnvironmentVersionEntity {
+  @PrimaryColumn({ name: 'environment_id', type: 'uuid' })
+  environmentId!: string;
+
+  @PrimaryColumn({ type: 'integer' })
+  version!: number;
+
+  @Column({ type: 'jsonb' })
+  snapshot!: EnvironmentSnapshot;
+
+  @Column({ name: 'env_vars_sealed', type: 'text', nullable: true })
+  envVarsSealed!: string | null;
+
+  /** When this version was written: the environment's `updated_at` of that time. */
+  @Column({ name: 'created_at', type: 'text', default: () => 'now()' })
+  createdAt!: string;
 }

@@ -3,16 +3,17 @@ import {
   IsIn,
   IsInt,
   IsNotEmpty,
+  IsNumber,
+  IsPositive,
   IsString,
   Max,
   MaxLength,
   Min,
   ValidateIf,
 } from 'class-validator';
-import { IfPresent, IfPresentAndNotNull } from '../../common/http/validators.js';
-import { OneOf } from '../../common/openapi/one-of.decorator.js';
-import { Integer, Uuid } from '../../common/openapi/properties.js';
-import { Item, Items } from '../../common/validation/dto.js';
+import { IfPresent, IfPresentAndNotNull } from '../../common/http/validation.pipe.js';
+import { OneOf, Integer } from '../../common/openapi/decorators.js';
+import { Item, Items, Id } from '../../common/validation/dto.js';
 
 /** A branch to check out. */
 @ApiSchema({ name: 'BranchCheckout', description: 'A branch to check out.' })
@@ -35,19 +36,15 @@ export class CommitCheckout {
 export const MIN_TIMEOUT = 1;
 export const MAX_TIMEOUT = 86_400;
 export const DEFAULT_TIMEOUT = 3_600;
+const MAX_BUDGET_TOKENS = 10 ** 15;
+const MAX_BUDGET_USD = 10 ** 9;
 
-/** What of a repository to check out; without it, the default branch. */
+/** The branch or commit of a repository to check out. Default: the default branch. */
 @ApiSchema({
   name: 'Checkout',
-  description: 'What of a repository to check out; without it, the default branch.',
+  description: 'The branch or commit of a repository to check out. Default: the default branch.',
 })
-@OneOf({
-  members: () => [BranchCheckout, CommitCheckout],
-  discriminator: {
-    propertyName: 'type',
-    mapping: () => ({ branch: BranchCheckout, commit: CommitCheckout }),
-  },
-})
+@OneOf(() => ({ branch: BranchCheckout, commit: CommitCheckout }))
 export class CheckoutDto {
   @IsIn(['branch', 'commit'])
   type!: 'branch' | 'commit';
@@ -64,15 +61,26 @@ export class CheckoutDto {
   sha?: string;
 }
 
+/** What a session's workspace begins with. */
+@ApiSchema({
+  name: 'ResourceInput',
+  description: 'What the workspace begins with: a git repository that is cloned, or a file.',
+})
+@OneOf(() => [GitRepositoryDto, FileResourceDto])
+export class ResourceDto {
+  @IsIn(['git_repository', 'github_repository', 'repo', 'file'])
+  type!: 'git_repository' | 'github_repository' | 'repo' | 'file';
+}
+
 /** A repository that is cloned into the workspace before the first turn. */
 @ApiSchema({
   name: 'GitRepositoryInput',
   description: 'A git repository that is cloned into the workspace before the first turn.',
 })
-export class GitRepositoryDto {
-  /** The aliases mean the same; `git_repository` is what is read back. */
-  @IsIn(['git_repository', 'github_repository', 'repo'])
-  type!: 'git_repository' | 'github_repository' | 'repo';
+export class GitRepositoryDto extends ResourceDto {
+  /** All three mean the same. Responses have `git_repository`. */
+  @ApiProperty({ enum: ['git_repository', 'github_repository', 'repo'] })
+  override type!: 'git_repository' | 'github_repository' | 'repo';
 
   /**
    * `https://` or `http://`, without credentials.
@@ -90,8 +98,8 @@ export class GitRepositoryDto {
   authorization_token?: string | null;
 
   /**
-   * Where to: a path below the workspace, or an absolute one that begins with `/workspace/`. Two repositories cannot lie in
-   * one another. Default: the repository's name.
+   * Where to clone it: a path below the workspace, or an absolute path that begins with `/workspace/`. No repository
+   * may be inside another one. Default: the repository's name.
    * @example "app"
    */
   @IfPresentAndNotNull()
@@ -104,12 +112,69 @@ export class GitRepositoryDto {
   checkout?: CheckoutDto | null;
 }
 
+/** What a session may use. */
+@ApiSchema({
+  name: 'Budget',
+  description:
+    'What a session may use, all its turns together. Its requests to models are refused when a limit is reached.',
+})
+export class BudgetDto {
+  /** Tokens of all kinds, cached ones included. */
+  @ApiProperty({ type: 'integer', format: 'int64', minimum: 1, example: 1_000_000 })
+  @IfPresent()
+  @IsInt()
+  @Min(1)
+  @Max(MAX_BUDGET_TOKENS)
+  tokens?: number;
+
+  /** More than 0, by the price list of the service. */
+  @ApiProperty({ type: Number, example: 2.5 })
+  @IfPresent()
+  @IsNumber()
+  @IsPositive()
+  @Max(MAX_BUDGET_USD)
+  usd?: number;
+}
+
+/** A file that is written to the workspace before the first turn. */
+@ApiSchema({
+  name: 'FileInput',
+  description:
+    'A file that is written to the workspace after the repositories are cloned and the setup script has run.',
+})
+export class FileResourceDto extends ResourceDto {
+  @ApiProperty({ enum: ['file'] })
+  override type!: 'file';
+
+  /**
+   * A path below the workspace, or an absolute path that begins with `/workspace/`.
+   * @example "data/input.csv"
+   */
+  @IsString()
+  @MaxLength(1024)
+  path!: string;
+
+  /** The content as text. Needed unless there is `content_base64`. */
+  @IfPresentAndNotNull()
+  @IsString()
+  content?: string | null;
+
+  /** The content as bytes in base64. Needed unless there is `content`. */
+  @IfPresentAndNotNull()
+  @IsString()
+  content_base64?: string | null;
+}
+
+/** The class of a resource by its type. */
+function resourceDtoOf(item: Readonly<Record<string, unknown>>): typeof ResourceDto {
+  return item['type'] === 'file' ? FileResourceDto : GitRepositoryDto;
+}
+
 /** A new session. */
 @ApiSchema({ name: 'CreateSessionRequest', description: 'A new session.' })
 export class CreateSessionDto {
   /** The agent to run, in its current version. */
-  @Uuid()
-  @IsString()
+  @Id()
   agent_id!: string;
 
   /**
@@ -120,7 +185,9 @@ export class CreateSessionDto {
   @IsString()
   prompt?: string;
 
-  /** Seconds of wall clock for a turn, provisioning included; further turns take it over. Default 3600. */
+  /**
+   * Seconds of wall-clock time for a turn, including provisioning. Also the default for further turns. Default 3600.
+   */
   @Integer()
   @IfPresent()
   @IsInt()
@@ -128,16 +195,20 @@ export class CreateSessionDto {
   @Max(MAX_TIMEOUT)
   timeout?: number;
 
-  /** Left out: the agent's default environment. `null`: none. */
-  @Uuid({ nullable: true })
+  /** Default: the agent's default environment. `null`: no environment. */
   @IfPresentAndNotNull()
-  @IsString()
+  @Id({ nullable: true })
   environment_id?: string | null;
 
-  /** Repositories to clone. Default `[]`. */
+  /** Repositories to clone and files to write. Default `[]`. */
   @IfPresent()
-  @Items(() => GitRepositoryDto, 32)
-  resources?: GitRepositoryDto[];
+  @Items(resourceDtoOf, 32)
+  resources?: ResourceDto[];
+
+  /** Default: no budget of its own. */
+  @IfPresentAndNotNull()
+  @Item(() => BudgetDto)
+  budget?: BudgetDto | null;
 }
 
 /** A further turn of a completed session. */

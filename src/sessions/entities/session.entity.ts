@@ -34,7 +34,7 @@ export class Session {
   @Column('jsonb')
   resources!: PublicResource[];
 
-  /** Sealed; only the runner opens it. */
+  /** Encrypted; only the runner decrypts it. */
   @Column('text', { name: 'secrets_sealed', nullable: true, select: false })
   secretsSealed!: string | null;
 
@@ -50,10 +50,54 @@ export class Session {
   @Column('text', { nullable: true })
   error!: string | null;
 
+  @Column('bigint', { name: 'budget_tokens', nullable: true })
+  budgetTokens!: number | null;
+
+  @Column('double precision', { name: 'budget_usd', nullable: true })
+  budgetUsd!: number | null;
+
   /** Text, because a Date has no microseconds. */
   @Column('text', { name: 'created_at' })
   createdAt!: string;
 
   @Column('text', { name: 'updated_at' })
   updatedAt!: string;
+}
+
+/** A turn as clients see it. The columns of the queue and of the spool belong to the turn repositories' SQL. */
+@Entity('turns')
+export class Turn {
+  @PrimaryColumn('uuid')
+  id!: string;
+
+  @Column('uuid', { name: 'session_id' })
+  sessionId!: string;
+
+  @Column('integer', { name: 'turn_number' })
+  turnNumber!: number;
+
+  @Column('text')
+  prompt!: string;
+
+  /** Seconds. */
+  @Column('integer')
+  timeout!: number;
+
+  @Column('text')
+  status!: SessionStatus;
+
+  @Column('integer', { name: 'exit_code', nullable: true })
+  exitCode!: number | null;
+
+  @Column('text', { nullable: true })
+  error!: string | null;
+
+  @Column('text', { name: 'created_at' })
+  createdAt!: string;
+
+  @Column('text', { name: 'started_at', nullable: true })
+  startedAt!: string | null;
+
+  @Column('text', { name: 'ended_at', nullable: true })
+  endedAt!: string | null;
 }

@@ -1,7 +1,6 @@
 import { ApiProperty, ApiSchema } from '@nestjs/swagger';
-import { OneOf } from '../../common/openapi/one-of.decorator.js';
-import { Integer, LogRowId, Uuid } from '../../common/openapi/properties.js';
-import { STAGE_NAMES, type StageName } from '../../event-log/log-row.js';
+import { OneOf, Integer, LogRowId, Uuid } from '../../common/openapi/decorators.js';
+import { STAGE_NAMES, type StageName } from '../../event-log/event-log.repository.js';
 
 /** The first event of every stream. */
 @ApiSchema({
@@ -151,24 +150,19 @@ export class StaleEvent {
 /** The last event of a stream. Derived from rows that say how the turn or the session ended, never stored. */
 export type TerminalEvent = ExitEvent | ErrorEvent | TerminatedEvent | StaleEvent;
 
-/** What stands behind `data:` in a stream. */
+/** An event: the JSON after `data:` in a stream. */
 @ApiSchema({
   name: 'SessionEvent',
-  description: 'What stands behind `data:`, as JSON. Ignore types that you do not know.',
+  description: 'An event: the JSON after `data:`. Ignore types that you do not know.',
 })
-@OneOf({
-  members: () => EVENTS.map(([, event]) => event),
-  discriminator: { propertyName: 'type', mapping: () => Object.fromEntries(EVENTS) },
-})
+@OneOf(() => ({
+  start: StartEvent,
+  stage: StageEvent,
+  turn_start: TurnStartEvent,
+  output: OutputEvent,
+  exit: ExitEvent,
+  error: ErrorEvent,
+  terminated: TerminatedEvent,
+  stale: StaleEvent,
+}))
 export class SessionEvent {}
-
-const EVENTS = [
-  ['start', StartEvent],
-  ['stage', StageEvent],
-  ['turn_start', TurnStartEvent],
-  ['output', OutputEvent],
-  ['exit', ExitEvent],
-  ['error', ErrorEvent],
-  ['terminated', TerminatedEvent],
-  ['stale', StaleEvent],
-] as const;

@@ -1,7 +1,7 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from '@jest/globals';
-import { lockDataDir } from '../../../src/database/embedded/data-dir-lock.js';
+import { lockDataDir } from '../../../src/database/embedded/data-dir.js';
 import { testWith } from '../../support/requirements.js';
 import { ServiceProcess, withDataDir } from './service-process.js';
 

@@ -238,7 +238,7 @@ describe('after a crash', () => {
             return undefined;
           });
         expect(rows).toEqual([{ answer: 42 }]);
-        expect(lines.at(-1)).toBe('PostgreSQL ended unexpectedly (SIGKILL), starting it again');
+        expect(lines.at(-1)).toBe('PostgreSQL ended unexpectedly (SIGKILL); restarting it');
       });
     }));
 

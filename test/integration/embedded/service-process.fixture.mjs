@@ -4,7 +4,7 @@ import { once } from 'node:events';
 
 const [build, dataDir, task] = process.argv.slice(2);
 const embedded = `${build}/src/database/embedded`;
-const { lockDataDir } = await import(`${embedded}/data-dir-lock.js`);
+const { lockDataDir } = await import(`${embedded}/data-dir.js`);
 const { findEmbeddedPostgres, startEmbeddedPostgres } = await import(
   `${embedded}/embedded-postgres.js`
 );
@@ -37,7 +37,7 @@ const TASKS = {
   async leaveBehind() {
     const { chooseRunner } = await import(`${embedded}/program-runner.js`);
     const { launchServer } = await import(`${embedded}/server.js`);
-    const { BoundedLog } = await import(`${embedded}/bounded-log.js`);
+    const { BoundedLog } = await import(`${embedded}/server.js`);
     const cluster = `${dataDir}/postgres`;
     const runner = await chooseRunner(cluster);
     const detached = (...args) => {

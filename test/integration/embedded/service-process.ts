@@ -102,11 +102,11 @@ export function serversOn(dataDir: string): number[] {
   }
 }
 
-/** Waits until `condition` holds, for at most 20 seconds. */
+/** Waits until `condition` holds, for at most two minutes. */
 export async function until(condition: () => boolean): Promise<void> {
-  const deadline = Date.now() + 20_000;
+  const deadline = Date.now() + 120_000;
   while (!condition()) {
-    if (Date.now() > deadline) throw new Error('waited 20 seconds in vain');
+    if (Date.now() > deadline) throw new Error('waited two minutes in vain');
     await new Promise((resolve) => {
       setTimeout(resolve, 10);
     });

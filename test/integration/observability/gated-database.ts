@@ -17,7 +17,7 @@ export async function gate(databaseUrl: string): Promise<GatedDatabase> {
   const socketPath = join(direct.searchParams.get('host') ?? '', `.s.PGSQL.${direct.port}`);
   const sockets = new Set<Socket>();
   let isOpen = true;
-  const server = createServer((client) => {
+  const server = createServer({ noDelay: true }, (client) => {
     if (!isOpen) {
       client.destroy();
       return;

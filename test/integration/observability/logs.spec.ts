@@ -47,9 +47,15 @@ const lines = (): Line[] =>
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as Line);
 const ofRequest = (id: string): Line[] => lines().filter(({ request_id }) => request_id === id);
-/** A request's line is written when it is over, which is a little after its answer. */
+/**
+ * The line about the request itself. It is written when the request is over, which is a little after its answer. What
+ * others log on its behalf, such as that the database is unavailable, has its id, too.
+ */
 const lineOf = (id: string): Promise<Line> =>
-  eventually(() => ofRequest(id).at(0), `the line of the request ${id}`);
+  eventually(
+    () => ofRequest(id).find(({ context }) => context === 'Http'),
+    `the line of the request ${id}`,
+  );
 
 beforeAll(async () => {
   database = await createTestDatabase();

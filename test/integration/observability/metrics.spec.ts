@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { parse as parseYaml } from 'yaml';
+import { SpritesStats } from '../../../src/sandboxes/driver/sprites/sprites-stats.js';
 import { HttpClient } from '../../support/http-client.js';
 import { testWith } from '../../support/requirements.js';
 import type { Service } from '../../support/service.js';
@@ -208,13 +209,29 @@ test('a stream whose client does not read counts as slow while it does not', asy
   }
 });
 
+/** What a service with SANDBOX_DRIVER=sprites adds, which this one is not. */
+function familiesOfSprites(): Family[] {
+  const stats = new SpritesStats();
+  stats.noteAnswer('create', 201);
+  return stats.export().map(({ name, help, type, values }) => ({
+    name,
+    help,
+    type,
+    samples: values.map(({ labels, value }) => ({
+      name,
+      labels: Object.fromEntries(
+        Object.entries(labels).map(([key, label]) => [key, String(label)]),
+      ),
+      value,
+    })),
+  }));
+}
+
 describe('what is made of the metrics', () => {
   /** What a query names that does not exist. */
   function unknownIn(expression: string): string[] {
-    const names = labelsByName([...families.values(), ...whileRunning.values()]).set(
-      'up',
-      new Set(),
-    );
+    const scraped = [...families.values(), ...whileRunning.values(), ...familiesOfSprites()];
+    const names = labelsByName(scraped).set('up', new Set());
     const { selectors, groupedBy } = parseQuery(expression);
     expect(selectors.length).toBeGreaterThan(0);
     const known = (name: string): Set<string> =>
@@ -286,7 +303,9 @@ describe('what is made of the metrics', () => {
         ),
       ),
     );
-    const own = [...families.keys()].filter((name) => name.startsWith('agent_sessions_'));
+    const own = [...families.keys(), ...familiesOfSprites().map(({ name }) => name)].filter(
+      (name) => name.startsWith('agent_sessions_'),
+    );
     expect(own.filter((name) => !asked.has(name))).toEqual([]);
     const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
       Array.from({ length: w * h }, (_, cell) => `${x + (cell % w)},${y + Math.floor(cell / w)}`),

@@ -15,6 +15,8 @@ export class NpmRegistry {
   constructor(
     readonly name: string,
     private readonly program: string,
+    /** Where clients reach it, with a slash at the end. Default: at {@link url}. */
+    private readonly front: () => string = () => this.url,
   ) {}
 
   get url(): string {
@@ -34,7 +36,7 @@ export class NpmRegistry {
     this.server = createServer((request, response) => {
       response.setHeader('connection', 'close');
       if (request.url === `/${this.name}`) {
-        const dist = { tarball: `${this.url}${this.name}.tgz`, integrity };
+        const dist = { tarball: `${this.front()}${this.name}.tgz`, integrity };
         const versions = { '1.2.3': { ...manifest, dist } };
         response.setHeader('content-type', 'application/json');
         response.end(JSON.stringify({ ...manifest, 'dist-tags': { latest: '1.2.3' }, versions }));

@@ -4,12 +4,13 @@ import { mkdtemp, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
-import { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
-import { makeLocalDriver } from '../../../src/sandboxes/local/make-local-driver.js';
-import type { NpmProgram } from '../../../src/sandboxes/npm-program.js';
+import { LocalSandboxDriver } from '../../../src/sandboxes/driver/local/local-sandbox-driver.js';
+import { makeLocalDriver } from '../../../src/sandboxes/driver/local/make-local-driver.js';
+import type { NpmProgram } from '../../../src/sandboxes/driver/sandbox-driver.js';
 import { describeWith } from '../../support/requirements.js';
 import { NpmRegistry } from './npm-registry.js';
 
+const OPEN = { mode: 'unrestricted', allowedHosts: [] } as const;
 const GREETER: NpmProgram = {
   bin: 'greeter',
   package: 'greeter',
@@ -31,11 +32,13 @@ describeWith(['bubblewrap'], 'programs for sandboxes', () => {
       stateDir: join(folder, 'sandboxes'),
       cacheDir: join(folder, 'cache'),
       isolation: 'strict',
+      gatewayDir: join(folder, 'gateway'),
+      gatewayConfig: { grantKeys: [], trusted: [] },
       gateways: [],
       npmEnv: { PATH: '/usr/bin:/bin', HOME: folder, npm_config_registry: registry.url },
       limits: { memoryBytes: 2 ** 30, diskBytes: 2 ** 30, processes: 100 },
     });
-  }, 60_000);
+  });
 
   afterAll(async () => {
     for (const sandboxId of sandboxes) await driver.destroy({ sandboxId, signal });
@@ -58,7 +61,9 @@ describeWith(['bubblewrap'], 'programs for sandboxes', () => {
   test('one installation serves all, and no sandbox can change it', async () => {
     const both = await Promise.all([sandbox(), sandbox()]);
     await Promise.all(
-      both.map((sandboxId) => driver.providePrograms({ sandboxId, programs: [GREETER], signal })),
+      both.map((sandboxId) =>
+        driver.providePrograms({ sandboxId, network: OPEN, programs: [GREETER], signal }),
+      ),
     );
     expect(registry.downloads).toBe(1);
     for (const sandboxId of both) {
@@ -82,7 +87,7 @@ describeWith(['bubblewrap'], 'programs for sandboxes', () => {
     expect(existsSync(join(modules, 'greeter/program.sh'))).toBe(true);
     expect(existsSync(join(modules, 'greeter/ran-a-script'))).toBe(false);
     expect(readdirSync(join(modules, '..'))).toEqual(['node_modules']);
-  }, 60_000);
+  });
 
   test('a program that the sandbox has itself is left in place', async () => {
     const sandboxId = await sandbox();
@@ -94,16 +99,21 @@ describeWith(['bubblewrap'], 'programs for sandboxes', () => {
       files: [{ path, content: '#!/bin/sh\necho my own\n', mode: 0o755 }],
     });
     const missing = { ...GREETER, package: 'not-in-the-registry' };
-    await driver.providePrograms({ sandboxId, programs: [missing], signal });
+    await driver.providePrograms({ sandboxId, network: OPEN, programs: [missing], signal });
     expect((await run(sandboxId, 'greeter; ls /programs')).outputTail).toMatch(
       /^my own\n.*No such/s,
     );
-  }, 60_000);
+  });
 
   test('an installation that fails says why, leaves nothing, and can be tried again', async () => {
     const sandboxId = await sandbox();
     const provide = (program: Partial<NpmProgram>) =>
-      driver.providePrograms({ sandboxId, programs: [{ ...GREETER, ...program }], signal });
+      driver.providePrograms({
+        sandboxId,
+        network: OPEN,
+        programs: [{ ...GREETER, ...program }],
+        signal,
+      });
     await expect(provide({ version: '9.9.9' })).rejects.toThrow(
       /^greeter@9\.9\.9 could not be installed: .*No matching version/,
     );
@@ -119,5 +129,5 @@ describeWith(['bubblewrap'], 'programs for sandboxes', () => {
     );
     await provide({});
     expect((await run(sandboxId, 'greeter')).exitCode).toBe(0);
-  }, 100_000);
+  });
 });

@@ -5,15 +5,18 @@ import { promisify } from 'node:util';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
-import { dialFromHost } from '../../../src/sandboxes/shared/relay/dialing.js';
-import { startHttp, startHttps, startTcp } from './servers.js';
-import { startRelayedNamespace } from './relayed-namespace.js';
-import type { Dial } from '../../../src/sandboxes/shared/relay/dialing.js';
-import type { NamespaceOptions, RelayedNamespace, Serving } from './relayed-namespace.js';
-import type { TestServer } from './servers.js';
+import { dialFromHost, type Dial } from '../../../src/gateway/egress/dialing.js';
+import { startHttp, startHttps, startTcp, type TestServer } from './servers.js';
+import {
+  startRelayedNamespace,
+  type NamespaceOptions,
+  type RelayedNamespace,
+  type Serving,
+} from './relayed-namespace.js';
 
 const PUBLIC = '203.0.113.9';
 /** How curl ends when it is reset: while it connects, or later. */
+const CURL_NOT_RESOLVED = 6;
 const CURL_CUT: (number | null)[] = [7, 56];
 
 describe.each<Serving>(['adopted', 'through an egress'])('relay, %s', (serving) => {
@@ -198,6 +201,153 @@ describe.each<Serving>(['adopted', 'through an egress'])('relay, %s', (serving) 
     });
   });
 
+  describe('limited, on port 80', () => {
+    /**
+     * Sends bytes as they are, and prints what comes back. dd makes it one write: bash writes line by line, and lines
+     * that reach a connection which the relay has closed would reset it, and with it the answer that was not read yet.
+     */
+    const send = (text: string): string =>
+      `exec 5<>/dev/tcp/ok.example/80; printf '${text}' | dd bs=64k iflag=fullblock status=none >&5; timeout 5 cat <&5`;
+    const get = (host: string, more = ''): string =>
+      `GET / HTTP/1.1\\r\\nHost: ${host}\\r\\n${more}\\r\\n`;
+
+    it('checks every request of a connection, not only the first', async () => {
+      const { run, refusals } = await start({});
+      const both = await run(
+        send(get('ok.example') + get('ok.example', 'Connection: close\\r\\n')),
+      );
+      expect(both.stdout.match(/^http ok.example$/gm)).toHaveLength(2);
+      expect(refusals).toEqual([]);
+
+      const later = `
+        const socket = require('node:net').connect(80, 'ok.example');
+        const request = (host) => socket.write('GET / HTTP/1.1\\r\\nHost: ' + host + '\\r\\n\\r\\n');
+        let text = '';
+        socket.once('data', () => setTimeout(request, 50, 'evil.example'));
+        socket.on('data', (c) => (text += c)).on('error', () => undefined).on('close', () => console.log(text));
+        request('ok.example');`;
+      const { stdout } = await run(`"$NODE" -e "${later}"`);
+      expect(stdout).toContain('http ok.example');
+      expect(stdout).not.toContain('http evil.example');
+      const pipelined = await run(send(get('ok.example') + get('evil.example')));
+      expect(pipelined.stdout).not.toContain('http evil.example');
+      expect(refusals).toHaveLength(2);
+      for (const { why } of refusals) expect(why).toContain('another host: evil.example');
+    });
+
+    it('passes on no second request that is hidden in the first', async () => {
+      const { run, refusals } = await start({});
+      const hidden = get('evil.example');
+      const attempts = [
+        // Two lengths: one of the two servers would see a request behind the body.
+        `POST / HTTP/1.1\\r\\nHost: ok.example\\r\\nContent-Length: 4\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n${hidden}`,
+        `POST / HTTP/1.1\\r\\nHost: ok.example\\r\\nContent-Length: 0\\r\\nContent-Length: 9\\r\\n\\r\\n${hidden}`,
+        `POST / HTTP/1.1\\r\\nHost: ok.example\\r\\nTransfer-Encoding: xchunked\\r\\n\\r\\n${hidden}`,
+        `GET / HTTP/1.1\\r\\nHost: ok.example\\r\\nTransfer-Encoding: chunked\\r\\nTransfer-Encoding: identity\\r\\n\\r\\n0\\r\\n\\r\\n${hidden}`,
+        // A header that is continued, or not one.
+        `GET / HTTP/1.1\\r\\nX: y\\r\\n Host: evil.example\\r\\n\\r\\n`,
+        `GET / HTTP/1.1\\r\\nHost : evil.example\\r\\n\\r\\n`,
+        `GET / HTTP/1.1\\r\\nHost: ok.example\\r\\nHost: evil.example\\r\\n\\r\\n`,
+        `GET http://evil.example/ HTTP/1.1\\r\\nHost: ok.example\\r\\n\\r\\n`,
+        `CONNECT evil.example:80 HTTP/1.1\\r\\nHost: ok.example\\r\\n\\r\\n`,
+      ];
+      const results = await Promise.all(attempts.map((text) => run(send(text))));
+      for (const { stdout } of results) expect(stdout).not.toContain('http ');
+      expect(refusals).toHaveLength(attempts.length);
+      expect(dialled).toEqual([]);
+    });
+
+    it('keeps to requests when a client asks for another protocol', async () => {
+      const { run } = await start({});
+      const upgrade = 'Connection: Upgrade\\r\\nUpgrade: websocket\\r\\n';
+      const { stdout } = await run(send(get('ok.example', upgrade) + get('evil.example')));
+      expect(stdout).toContain('http ok.example');
+      expect(stdout).toMatch(/^connection: close\r$/im);
+      expect(stdout).not.toContain('http evil.example');
+    });
+
+    it('passes bodies of either kind, streams and errors on', async () => {
+      const server = await startHttp((request, response) => {
+        response.writeHead(request.url === '/no' ? 418 : 200, { 'X-Own': 'kept' });
+        request.on('data', (data) => response.write(data)).on('end', () => response.end('.'));
+      });
+      const { run } = await start({
+        dial: (target) => dialFromHost({ ...target, address: '127.0.0.1', port: server.port }),
+      });
+      const results = await Promise.all([
+        run('curl -sS -d "with a length" http://ok.example/'),
+        run(
+          'printf chunked | curl -sS -H "Transfer-Encoding: chunked" --data-binary @- http://ok.example/',
+        ),
+        run('curl -sS -X POST http://ok.example/'),
+        run('curl -sS -o /dev/null -D - http://ok.example/no'),
+        run('head -c 3000000 /dev/zero | curl -sS --data-binary @- http://ok.example/ | wc -c'),
+      ]);
+      expect(results.slice(0, 3).map(({ stdout }) => stdout)).toEqual([
+        'with a length.',
+        'chunked.',
+        '.',
+      ]);
+      expect(results[3]?.stdout).toMatch(/^HTTP\/1.1 418 [^]*X-Own: kept/);
+      expect(results[4]?.stdout).toBe('3000001\n');
+      await server.close();
+    });
+  });
+
+  it('says of a name that does not exist that it does not, when unrestricted', async () => {
+    const { run } = await start({
+      policy: { mode: 'unrestricted', allowedHosts: [] },
+      resolve: (host) => {
+        resolved.push(host);
+        const code = { 'missing.example': 'ENOTFOUND', 'dead.example': 'ETIMEOUT' }[host];
+        return code === undefined
+          ? Promise.resolve([PUBLIC])
+          : Promise.reject(Object.assign(new Error(code), { code }));
+      },
+    });
+    const ask = (name: string): Promise<{ stdout: string }> =>
+      run(`"$NODE" -e "
+        const { Resolver } = require('node:dns').promises;
+        const resolver = new Resolver({ tries: 1 });
+        resolver.setServers(['127.0.0.53']);
+        resolver.resolve4('${name}').then((a) => console.log(a.length), (e) => console.log(e.code));"`);
+    expect((await ask('missing.example')).stdout).toBe('ENOTFOUND\n');
+    expect((await ask('dead.example')).stdout).toBe('ESERVFAIL\n');
+    expect((await ask('there.example')).stdout).toBe('1\n');
+    expect((await run('curl -sS http://missing.example/')).exitCode).toBe(CURL_NOT_RESOLVED);
+    expect(resolved).toEqual(['missing.example', 'dead.example', 'there.example']);
+  });
+
+  it('limits connections that are being made and names that are looked up', async () => {
+    const never = new Promise<never>(() => undefined);
+    const { run, refusals } = await start({
+      policy: { mode: 'unrestricted', allowedHosts: [] },
+      resolve: (host) => (host.startsWith('slow') ? never : Promise.resolve([PUBLIC])),
+      dial: ({ signal }) =>
+        new Promise((_, reject) => {
+          signal.addEventListener('abort', () => reject(signal.reason as Error));
+        }),
+      limits: { dials: 2, lookups: 2 },
+    });
+    const connecting = `for i in 1 2 3; do timeout 2 bash -c 'exec 5<>/dev/tcp/ok.example/22; cat <&5' & done; wait`;
+    await run(connecting);
+    expect(refusals).toMatchObject([
+      { name: 'ok.example', port: 22, why: 'too many connections are being made' },
+    ]);
+    refusals.length = 0;
+    const asking = `
+      const { Resolver } = require('node:dns').promises;
+      const resolver = new Resolver({ tries: 1, timeout: 2000 });
+      resolver.setServers(['127.0.0.53']);
+      const names = ['slow1.example', 'slow2.example', 'slow3.example'];
+      Promise.allSettled(names.map((name) => resolver.resolve4(name)))
+        .then((all) => console.log(all.map((one) => one.reason.code).sort().join()));`;
+    const { stdout } = await run(`"$NODE" -e "${asking}"`);
+    expect(stdout).toBe('ESERVFAIL,ETIMEOUT,ETIMEOUT\n');
+    await until(() => refusals.length > 0);
+    expect(refusals[0]).toMatchObject({ why: 'too many names are looked up' });
+  });
+
   it('reaches no address directly', async () => {
     const lan = await startTcp((socket) => socket.end('host'));
     const { run } = await start({
@@ -240,7 +390,8 @@ describe.each<Serving>(['adopted', 'through an egress'])('relay, %s', (serving) 
       'mixed.example': ['127.0.0.1', PUBLIC],
       'none.example': [],
     });
-    for (const name of ['loopback', 'private', 'metadata', 'none']) {
+    expect((await run('curl -sS http://none.example/')).exitCode).toBe(CURL_NOT_RESOLVED);
+    for (const name of ['loopback', 'private', 'metadata']) {
       const result = await run(`curl -sS http://${name}.example/`);
       expect({ name, cut: CURL_CUT.includes(result.exitCode) }).toEqual({ name, cut: true });
     }
@@ -259,7 +410,7 @@ describe.each<Serving>(['adopted', 'through an egress'])('relay, %s', (serving) 
   });
 
   it('reaches the machine’s own addresses under no name', async () => {
-    const { hostAddresses } = await import('../../../src/sandboxes/shared/relay/address-policy.js');
+    const { hostAddresses } = await import('../../../src/gateway/egress/address-policy.js');
     const { run } = await start({ policy: { mode: 'unrestricted', allowedHosts: [] } });
     addresses['self.example'] = hostAddresses();
     expect(CURL_CUT).toContain((await run('curl -sS http://self.example/')).exitCode);
@@ -328,9 +479,12 @@ describe.each<Serving>(['adopted', 'through an egress'])('relay, %s', (serving) 
 
     const cut = `
       const socket = require('node:net').connect(22, 'ok.example');
-      socket.on('data', () => console.log('connected')).on('end', () => console.log('ended')).on('error', (e) => console.log(e.code));`;
+      socket.once('data', () => { console.log('connected'); socket.write('seen'); socket.resume(); });
+      socket.on('end', () => console.log('ended')).on('error', (e) => console.log(e.code));`;
+    await until(() => ssh.open.size === 0);
     const running = run(`"$NODE" -e "${cut}"`);
-    await until(() => ssh.open.size === 1);
+    // Only then has the client read what a reset would discard.
+    await until(() => [...ssh.open].some((socket) => socket.bytesRead > 0));
     for (const socket of ssh.open) socket.resetAndDestroy();
     // A unix socket, which is on the way to the egress, knows no reset.
     const end = serving === 'adopted' ? 'ECONNRESET' : 'ended';
@@ -421,7 +575,7 @@ describe.each<Serving>(['adopted', 'through an egress'])('relay, %s', (serving) 
 
 /** Waits for a condition that events elsewhere bring about. */
 async function until(condition: () => boolean, everyMs = 10): Promise<void> {
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 100_000;
   while (!condition()) {
     if (Date.now() > deadline) throw new Error('did not come about');
     await new Promise((resolve) => setTimeout(resolve, everyMs));

@@ -2,23 +2,18 @@ import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { NAMESERVER } from '../../../src/sandboxes/shared/relay/listener-plan.js';
-import { createEgress } from '../../../src/sandboxes/docker/inside/egress-server.js';
-import type { RelaySetup } from '../../../src/sandboxes/docker/inside/relay-setup.js';
-import {
-  type Dial,
-  dialDestination,
-  dialFromHost,
-  type Resolve,
-  resolveOnHost,
-} from '../../../src/sandboxes/shared/relay/dialing.js';
-import { type Connect, Relay } from '../../../src/sandboxes/shared/relay/relay.js';
-import type { RefusalEvent } from '../../../src/sandboxes/shared/relay/refusal-log.js';
-import type { RelayOptions } from '../../../src/sandboxes/shared/relay/relay.js';
+import { packageRoot } from '../../../src/common/package-root.js';
+import { listenProgram } from '../../../src/supervisor/confine.js';
+import { NAMESERVER } from '../../../src/supervisor/relay/listener-plan.js';
+import { createGateway } from '../../../src/gateway/server.js';
+import type { RelaySetup } from '../../../src/sandboxes/driver/docker/inside/relay-setup.js';
+import { type Dial, hostEgress } from '../../../src/gateway/egress/dialing.js';
+import { listenCommand } from '../../../src/supervisor/relay/adoption.js';
+import { Relay, type RelayOptions } from '../../../src/supervisor/relay/relay.js';
+import type { Resolve } from '../../../src/gateway/egress/resolving.js';
+import type { RefusalEvent } from '../../../src/supervisor/refusals.js';
 
-const LISTENERS = join(process.cwd(), 'dist/src/sandboxes/shared/relay/listeners.js');
-
-const RELAY = join(process.cwd(), 'dist/src/sandboxes/docker/inside/relay.js');
+const RELAY = join(process.cwd(), 'dist/src/sandboxes/driver/docker/inside/relay.js');
 
 const NAMESPACE_ARGS =
   '--dev-bind / / --unshare-user --uid 0 --gid 0 --unshare-net --cap-add ALL --die-with-parent'.split(
@@ -47,7 +42,7 @@ export interface RelayedNamespace {
   close: () => Promise<void>;
 }
 
-export interface NamespaceOptions extends Pick<RelayOptions, 'policy' | 'gateways'> {
+export interface NamespaceOptions extends Pick<RelayOptions, 'policy' | 'gateways' | 'limits'> {
   /** Default: the host's resolver. */
   resolve?: Resolve | undefined;
   /** Default: a TCP connection from the host. */
@@ -60,31 +55,33 @@ export interface NamespaceOptions extends Pick<RelayOptions, 'policy' | 'gateway
  */
 export async function startRelayedNamespace(
   serving: Serving,
-  { policy, gateways, resolve: lookUp = resolveOnHost, dial = dialFromHost }: NamespaceOptions,
+  { policy, gateways, limits, resolve: lookUp, dial }: NamespaceOptions,
 ): Promise<RelayedNamespace> {
   const refusals: RefusalEvent[] = [];
-  const connect: Connect = (destination, signal) =>
-    dialDestination(destination, { resolve: lookUp, dial, signal });
+  const egress = hostEgress(lookUp, dial);
   const relay = new Relay({
     policy,
     gateways,
-    connect,
+    egress,
+    limits,
     log: (event) => void refusals.push(event),
   });
   const folder = await mkdtemp(join(tmpdir(), 'relay-'));
   const resolvConf = join(folder, 'resolv.conf');
   await writeFile(resolvConf, `nameserver ${NAMESERVER}\n`);
   const adopted = serving === 'adopted';
-  const egress = createEgress(connect);
+  const egressServer = createGateway({ egress });
   const setup: RelaySetup = {
     policy,
     gateways,
-    egress: join(folder, 'egress'),
+    gateway: join(folder, 'egress'),
+    sandboxId: 'test',
     policyFile: join(folder, 'policy'),
     control: join(folder, 'control'),
+    limits,
   };
   if (!adopted) {
-    await new Promise<void>((listening) => egress.listen(setup.egress, () => listening()));
+    await new Promise<void>((listening) => egressServer.listen(setup.gateway, () => listening()));
   }
 
   // Each script comes as one JSON line and runs in a bash of its own; the loop is Node to keep the framing honest.
@@ -104,12 +101,15 @@ export async function startRelayedNamespace(
       NAMESPACE_ARGS,
       ['--ro-bind', resolvConf, '/etc/resolv.conf', '--', 'sh', '-c'],
       adopted
-        ? ['"$0" "$1" "$2" && exec 3>&- && unset NODE_CHANNEL_FD && exec "$0" -e "$3"']
+        ? ['"$1" "$2" && exec 3>&- && unset NODE_CHANNEL_FD && exec "$0" -e "$3"']
         : [
             'exec 3>&-; unset NODE_CHANNEL_FD; "$0" "$1" "$2" </dev/null & echo $!; exec "$0" -e "$3"',
           ],
-      [process.execPath, adopted ? LISTENERS : RELAY],
-      [adopted ? relay.listenerArgs() : JSON.stringify(setup), loop],
+      process.execPath,
+      adopted
+        ? listenCommand(listenProgram(packageRoot()), relay.listeners)
+        : [RELAY, JSON.stringify(setup)],
+      loop,
     ].flat(),
     {
       stdio: ['pipe', 'pipe', 'inherit', 'ipc'],
@@ -165,7 +165,8 @@ export async function startRelayedNamespace(
       child.kill('SIGKILL');
       await exited;
       await closeRelay();
-      if (egress.listening) await new Promise<void>((closed) => egress.close(() => closed()));
+      if (egressServer.listening)
+        await new Promise<void>((closed) => egressServer.close(() => closed()));
       await rm(folder, { recursive: true, force: true });
     },
   };

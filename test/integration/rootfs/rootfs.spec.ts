@@ -5,14 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
-import { ensureRootfs } from '../../../src/sandboxes/local/rootfs/ensure-rootfs.js';
-import { readHostApt } from '../../../src/sandboxes/local/rootfs/host-apt.js';
-import { startRelayedNamespace } from '../relay/relayed-namespace.js';
+import { ensureRootfs } from '../../../src/sandboxes/driver/local/rootfs/ensure-rootfs.js';
+import { readHostApt } from '../../../src/sandboxes/driver/local/rootfs/host-apt.js';
+import { startRelayedNamespace, type RelayedNamespace } from '../relay/relayed-namespace.js';
 import { ROOTFS_TIMEOUT_MS, sharedRootfs } from './shared-rootfs.js';
-import type { RelayedNamespace } from '../relay/relayed-namespace.js';
 
-const MODULE = join(process.cwd(), 'dist/src/sandboxes/local/rootfs/ensure-rootfs.js');
-const SECCOMP = join(process.cwd(), 'dist/src/sandboxes/shared/seccomp/profiles.js');
+const MODULE = join(process.cwd(), 'dist/src/sandboxes/driver/local/rootfs/ensure-rootfs.js');
+const SECCOMP = join(process.cwd(), 'dist/src/supervisor/seccomp/profiles.js');
 const PROGRAMS = ['bash', 'apt-get', 'git', 'curl', 'python3', 'pip3', 'rg', 'xz', 'ps'];
 
 describe('ensureRootfs', () => {
@@ -74,7 +73,11 @@ describe('ensureRootfs', () => {
         },
       });
       await expect(again).rejects.toThrow('abandoned');
-      expect(messages).toEqual(['downloading the base system', 'configuring the base system']);
+      expect(messages).toEqual([
+        'waiting for it to be made',
+        'downloading the base system',
+        'configuring the base system',
+      ]);
       await until(async () => (await readdir(dir)).join() === '.lock');
     },
     ROOTFS_TIMEOUT_MS,
@@ -118,7 +121,7 @@ describe('ensureRootfs', () => {
 
 /** Waits for a condition that a process elsewhere brings about. */
 async function until(condition: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 60_000;
+  const deadline = Date.now() + 200_000;
   while (!(await condition())) {
     if (Date.now() > deadline) throw new Error('did not come about');
     await new Promise((resolve) => setTimeout(resolve, 20));

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { ensureTools } from '../../../src/sandboxes/local/tools/ensure-tools.js';
+import { ensureTools } from '../../../src/sandboxes/driver/local/tools/ensure-tools.js';
 
 /** A root with the host's libraries and none of its PATH. */
 const SANDBOX =
@@ -17,7 +17,7 @@ describe('ensureTools', () => {
   beforeAll(async () => {
     dir = await mkdtemp(join(tmpdir(), 'tools-'));
     ({ path } = await ensureTools({ dir }));
-  }, 60_000);
+  });
   afterAll(() => rm(dir, { recursive: true }));
 
   it('has Node, npm and npx that run by themselves', async () => {
@@ -36,7 +36,7 @@ describe('ensureTools', () => {
     expect(await run('npm', '--version')).toBe(version);
     expect(await run('npx', '--version')).toBe(version);
     expect(await run('npm', 'prefix', '-g')).toBe('/home/.local');
-  }, 60_000);
+  });
 
   it('lets everyone read and no one write, and links nowhere outside', async () => {
     const entries = await readdir(path, { recursive: true, withFileTypes: true });

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
-import { RUNTIMES } from '../../../src/runtimes/runtimes.module.js';
-import type { SandboxFile } from '../../../src/sandboxes/sandbox-driver.js';
+import { RUNTIMES } from '../../../src/runtimes/registry.js';
+import type { SandboxFile } from '../../../src/sandboxes/driver/sandbox-driver.js';
 import {
   agentRuntimeContract,
   SERVERS,

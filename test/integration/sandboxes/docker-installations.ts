@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { expect } from '@jest/globals';
-import { DockerSandboxDriver } from '../../../src/sandboxes/docker/docker-sandbox-driver.js';
-import type { DockerSandboxOptions } from '../../../src/sandboxes/docker/options.js';
-import type { DriverUnderTest } from '../../contracts/sandbox-driver.contract.js';
+import { DockerSandboxDriver } from '../../../src/sandboxes/driver/docker/docker-sandbox-driver.js';
+import type { DockerSandboxOptions } from '../../../src/sandboxes/driver/docker/options.js';
+import { type DriverUnderTest, oneAfterTheOther } from '../../contracts/sandbox-driver.contract.js';
 import {
   DOCKER_HOST,
   leftovers,
@@ -26,9 +26,11 @@ export async function newDockerOptions(
     image: process.env['SANDBOX_IMAGE'] ?? (await sandboxImage()),
     limits: TEST_LIMITS,
     gateways: [],
+    gatewayConfig: { grantKeys: [randomBytes(32).toString('base64url')], trusted: [] },
     // Another runtime of the engine, such as runsc.
     ...(process.env['SANDBOX_RUNTIME'] && { runtime: process.env['SANDBOX_RUNTIME'] }),
     cache: { images: 5, seconds: 3600 },
+    buildLimitMs: 900_000,
     ...more,
     name,
   };
@@ -42,7 +44,7 @@ export async function installDocker(
   return {
     driver: new DockerSandboxDriver(options),
     isolated: true,
-    again: () => Promise.resolve(new DockerSandboxDriver(options)),
+    again: oneAfterTheOther(() => new DockerSandboxDriver(options)),
     dispose: async () => {
       const left = await leftovers(name);
       await removeInstallation(name);

@@ -50,7 +50,7 @@ describeWith(['root', 'debootstrap', 'dockerd'], 'an engine elsewhere, by TCP wi
     await database.drop();
     await rm(folder, { recursive: true });
     await rm(others, { recursive: true });
-  }, 60_000);
+  });
 
   const start = (certificates: string): Promise<Service> =>
     startSessionService(
@@ -90,7 +90,7 @@ describeWith(['root', 'debootstrap', 'dockerd'], 'an engine elsewhere, by TCP wi
     } finally {
       await service.stop();
     }
-  }, 120_000);
+  });
 
   it('takes nobody whose certificate is from somewhere else, and the refusal says so', async () => {
     const service = await start(others);
@@ -100,5 +100,5 @@ describeWith(['root', 'debootstrap', 'dockerd'], 'an engine elsewhere, by TCP wi
     } finally {
       await service.stop();
     }
-  }, 60_000);
+  });
 });

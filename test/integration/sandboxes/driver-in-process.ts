@@ -1,17 +1,18 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { viewArguments, type View } from '../../../src/sandboxes/local/bwrap-arguments.js';
-import { becomeUser } from '../../../src/sandboxes/local/entry.js';
-import { findProgram } from '../../../src/sandboxes/local/host.js';
-import { packageRoot } from '../../../src/sandboxes/shared/package-root.js';
-import { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
-import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
-import type { SandboxDriver, SpoolEvent } from '../../../src/sandboxes/sandbox-driver.js';
-import { SandboxError, type SandboxErrorKind } from '../../../src/sandboxes/sandbox-error.js';
+import { viewArguments, type View } from '../../../src/sandboxes/driver/local/bwrap-arguments.js';
+import { becomeUser, confineProgram } from '../../../src/supervisor/confine.js';
+import { findProgram } from '../../../src/sandboxes/driver/local/host.js';
+import { packageRoot } from '../../../src/common/package-root.js';
+import { LocalSandboxDriver } from '../../../src/sandboxes/driver/local/local-sandbox-driver.js';
+import type { LocalSandboxOptions } from '../../../src/sandboxes/driver/local/options.js';
+import type { SandboxDriver, SpoolEvent } from '../../../src/sandboxes/driver/sandbox-driver.js';
+import type { Item } from '../../../src/supervisor/protocol/frames.js';
+import { SandboxError, type SandboxErrorKind } from '../../../src/supervisor/sandbox-error.js';
 
 const HOST_SCRIPT = fileURLToPath(new URL('driver-host.mjs', import.meta.url));
-const DRIVER = 'dist/src/sandboxes/local/local-sandbox-driver.js';
+const DRIVER = 'dist/src/sandboxes/driver/local/local-sandbox-driver.js';
 
 interface Answer {
   id?: number;
@@ -64,6 +65,7 @@ export class DriverProcess {
       etc: join(app, 'test'),
       tools: null,
       programs: null,
+      gateway: null,
     };
     const view: View = {
       node: '/mnt/node',
@@ -72,6 +74,7 @@ export class DriverProcess {
       etc: '/mnt/test',
       tools: null,
       programs: null,
+      gateway: null,
     };
     const here = uid === null ? origin : view;
     const script =
@@ -83,7 +86,7 @@ export class DriverProcess {
             findProgram('bwrap') ?? 'bwrap',
             ...viewArguments(origin, view, '/mnt'),
             '--',
-            ...becomeUser(findProgram('setpriv') ?? 'setpriv', uid),
+            ...becomeUser(confineProgram(view.app), uid),
           ];
     const hosted = JSON.stringify({ ...options, stateDir: here.sandbox, nodePath: here.node });
     const leak =
@@ -109,6 +112,10 @@ export class DriverProcess {
     return new DriverProcess(child, local);
   }
 
+  get pid(): number {
+    return this.child.pid ?? 0;
+  }
+
   /** The driver in that process, call by call. */
   get driver(): SandboxDriver {
     const call = (method: string) => (options: Call) => this.call(method, options);
@@ -116,13 +123,15 @@ export class DriverProcess {
       name: 'local',
       layout: (sandboxId) => this.local.layout(sandboxId),
       preflight: call('preflight') as SandboxDriver['preflight'],
+      limits: call('limits') as SandboxDriver['limits'],
       create: call('create') as unknown as SandboxDriver['create'],
       packageHosts: call('packageHosts') as unknown as SandboxDriver['packageHosts'],
       restrictNetwork: call('restrictNetwork') as unknown as SandboxDriver['restrictNetwork'],
       providePrograms: call('providePrograms') as unknown as SandboxDriver['providePrograms'],
-      gatewayUrl: (url) => this.local.gatewayUrl(url),
+      gateway: () => this.local.gateway(),
       writeFiles: call('writeFiles') as unknown as SandboxDriver['writeFiles'],
       runScript: call('runScript') as unknown as SandboxDriver['runScript'],
+      files: (options) => this.files(options),
       launch: call('launch') as unknown as SandboxDriver['launch'],
       follow: (options) => this.follow({ ...options }),
       kill: call('kill') as unknown as SandboxDriver['kill'],
@@ -168,20 +177,50 @@ export class DriverProcess {
       : new SandboxError(error.kind, error.message);
   }
 
-  private async *follow({ signal, ...options }: Call): AsyncGenerator<SpoolEvent, void, undefined> {
+  private async *follow(options: Call): AsyncGenerator<SpoolEvent, void, undefined> {
+    for await (const event of this.iterate<SpoolEvent>('follow', options)) {
+      yield event.kind === 'chunk' ? { ...event, data: Buffer.from(event.data) } : event;
+    }
+  }
+
+  private async *files({
+    input,
+    ...options
+  }: Parameters<SandboxDriver['files']>[0]): AsyncGenerator<Item, void, undefined> {
+    const items = this.iterate<Item>('files', { ...options }, async (of) => {
+      const send = (data: Buffer | null) => {
+        const id = (this.lastId += 1);
+        return this.exchange({ id, method: 'input', of, data }, id);
+      };
+      for await (const data of input) await send(data);
+      await send(null);
+    });
+    for await (const { header, bytes } of items) yield { header, bytes: Buffer.from(bytes) };
+  }
+
+  /** @param begun is called when the other process has the call of this number */
+  private async *iterate<Value>(
+    method: string,
+    { signal, ...options }: Call,
+    begun: (of: number) => Promise<void> = async () => undefined,
+  ): AsyncGenerator<Value, void, undefined> {
     const of = (this.lastId += 1);
-    await this.exchange({ id: of, method: 'follow', options }, of);
+    await this.exchange({ id: of, method, options }, of);
+    // If the input fails, so does the call.
+    begun(of).catch(() => {
+      if (this.child.connected) this.child.send({ id: (this.lastId += 1), method: 'abort', of });
+    });
     const abort = (): void => void this.child.send({ id: (this.lastId += 1), method: 'abort', of });
     signal?.addEventListener('abort', abort);
-    const step = async (method: 'next' | 'return') => {
+    const step = async (to: 'next' | 'return') => {
       const id = (this.lastId += 1);
-      return (await this.exchange({ id, method, of }, id)) as IteratorResult<SpoolEvent, void>;
+      return (await this.exchange({ id, method: to, of }, id)) as IteratorResult<Value, void>;
     };
     try {
       for (;;) {
         const { done, value } = await step('next');
         if (done === true || value === undefined) return;
-        yield value.kind === 'chunk' ? { ...value, data: Buffer.from(value.data) } : value;
+        yield value;
       }
     } finally {
       signal?.removeEventListener('abort', abort);

@@ -1,11 +1,13 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import {
+  chownSync,
   mkdirSync,
   readdirSync,
   readFileSync,
   readlinkSync,
   renameSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -13,11 +15,12 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { LaunchFolder } from '../../../src/sandboxes/shared/launch/launch-folder.js';
-import type { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
-import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
-import type { LaunchOptions } from '../../../src/sandboxes/sandbox-driver.js';
+import { LaunchFolder } from '../../../src/supervisor/launch-folder.js';
+import type { LocalSandboxDriver } from '../../../src/sandboxes/driver/local/local-sandbox-driver.js';
+import type { LocalSandboxOptions } from '../../../src/sandboxes/driver/local/options.js';
+import type { LaunchOptions } from '../../../src/sandboxes/driver/sandbox-driver.js';
 import { bash, outcomeOf, type Outcome } from '../../contracts/sandbox-driver.contract.js';
+import { commandOf } from '../../support/sandbox-processes.js';
 import { DriverProcess } from './driver-in-process.js';
 import { closeDrivers, newDriver, newOptions } from './local-installations.js';
 
@@ -38,8 +41,21 @@ function processesWith(text: string): number[] {
     .map(Number);
 }
 
-async function untilNone(find: () => readonly unknown[], milliseconds: number): Promise<void> {
-  const until = Date.now() + milliseconds;
+/** Loop devices whose file is below a folder, or was. */
+function loopDevicesOf(folder: string): string[] {
+  return readdirSync('/sys/block').filter((name) => {
+    try {
+      const path = `/sys/block/${name}/loop/backing_file`;
+      return name.startsWith('loop') && readFileSync(path, 'utf8').startsWith(folder);
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** What is to end is what sleeps for hours, so the limit tells only a leak from a busy machine. */
+async function untilNone(find: () => readonly unknown[]): Promise<void> {
+  const until = Date.now() + 60_000;
   while (find().length > 0 && Date.now() < until) await delay(20);
   expect(find()).toEqual([]);
 }
@@ -62,15 +78,16 @@ describe('local sandboxes on bad days', () => {
   afterEach(async () => {
     await driver.destroy({ sandboxId, signal });
     await closeDrivers();
-    await untilNone(() => processesWith(options.stateDir), 2000);
-    await untilNone(() => processesWith(sandboxId), 2000);
+    await untilNone(() => processesWith(options.stateDir));
+    await untilNone(() => processesWith(sandboxId));
+    expect(loopDevicesOf(options.stateDir)).toEqual([]);
     expect(readFileSync('/proc/self/mountinfo', 'utf8')).not.toContain(options.stateDir);
     expect(
       readdirSync(options.stateDir).filter((name) => !['.etc', '.uids', '.probe'].includes(name)),
     ).toEqual([]);
     if (process.getuid?.() === 0) expect(readdirSync(join(options.stateDir, '.uids'))).toEqual([]);
     await rm(options.stateDir, { recursive: true });
-  }, 20_000);
+  });
 
   async function launch(script: string, more: Partial<LaunchOptions> = {}) {
     const launched = { sandboxId, ...bash(script, more) };
@@ -92,7 +109,7 @@ describe('local sandboxes on bad days', () => {
     return started.supervisor.pid;
   }
 
-  it('loses a launch whose supervisor is killed within a second, and no process of it stays', async () => {
+  it('loses a launch whose supervisor is killed, long before its deadline, and no process of it stays', async () => {
     const marker = `9${Date.now()}`;
     const launched = await launch(
       `trap '' TERM; setsid sleep ${marker} & echo up; sleep ${marker}`,
@@ -101,10 +118,9 @@ describe('local sandboxes on bad days', () => {
     expect((await events.next()).value).toMatchObject({ kind: 'chunk' });
     expect(processesWith(marker).length).toBeGreaterThan(0);
     process.kill(supervisorOf(launched.launchId), 'SIGKILL');
-    const killed = Date.now();
     expect((await events.next()).value).toEqual({ kind: 'exit', reason: 'lost', exitCode: null });
-    expect(Date.now() - killed).toBeLessThan(1000);
-    await untilNone(() => processesWith(marker), 1000);
+    expect(Date.now()).toBeLessThan(launched.deadline);
+    await untilNone(() => processesWith(marker));
   });
 
   it('keeps a launch that outlives the service, with all its output', async () => {
@@ -157,7 +173,7 @@ describe('local sandboxes on bad days', () => {
     while (processesWith(marker).length === 0) await delay(20);
     await service.stop('SIGKILL');
     await failed;
-    await untilNone(() => processesWith(marker), 3000);
+    await untilNone(() => processesWith(marker));
   });
 
   it('passes no descriptor on that the service was started with', async () => {
@@ -182,7 +198,7 @@ describe('local sandboxes on bad days', () => {
     });
     // Each of them settles, and the check after every test finds no process of theirs.
     await Promise.all(attempts);
-  }, 20_000);
+  });
 
   it('holds a fork bomb', async () => {
     const { exit } = await run('bomb() { bomb | bomb & }; bomb; while :; do sleep 1; done', {
@@ -190,14 +206,14 @@ describe('local sandboxes on bad days', () => {
     });
     expect(exit.reason).toBe('deadline');
     expect(execFileSync('/bin/echo', ['the host still forks']).toString()).toContain('forks');
-  }, 20_000);
+  });
 
   it('limits processes', async () => {
     const { stdout } = await run(
       'n=0; for i in $(seq 150); do sleep 5 & n=$((n+1)); done 2>/dev/null; jobs -r | wc -l',
     );
     expect(Number(stdout)).toBeLessThan(100);
-  }, 20_000);
+  });
 
   it('denies a process more memory than the limit', async () => {
     const { stdout, exit } = await run(`perl -e '$x = "a" x (400 << 20); print length $x'`);
@@ -212,27 +228,94 @@ describe('local sandboxes on bad days', () => {
       `for i in 1 2 3 4; do perl -e '$x = "a" x (100 << 20); sleep 20' & done; wait; echo all`,
     );
     expect(exit).toEqual({ kind: 'exit', reason: 'memory_limit', exitCode: null });
-  }, 20_000);
+  });
 
   it.each([
     ['a big file', 'cat /dev/zero > big'],
     ['many files', 'for i in $(seq 40000); do : > $i; done; sleep 20'],
-    ['a file without a name', 'exec 3> gone; rm gone; cat /dev/zero >&3'],
+    // It stays after its disk is full: the file goes with the program, which may be faster than the watch.
+    ['a file without a name', 'exec 3> gone; rm gone; cat /dev/zero >&3; sleep 20'],
     ['a folder that it closes', 'mkdir shut; exec 3> shut/x; chmod 000 shut; cat /dev/zero >&3'],
-  ])(
-    'ends a launch that fills the disk with %s',
-    async (_, script) => {
-      const { exit } = await run(script, { deadline: Date.now() + 30_000 });
-      expect(exit).toEqual({ kind: 'exit', reason: 'disk_limit', exitCode: null });
-    },
-    40_000,
-  );
+  ])('ends a launch that fills the disk with %s', async (_, script) => {
+    const { exit } = await run(script, { deadline: Date.now() + 30_000 });
+    expect(exit).toEqual({ kind: 'exit', reason: 'disk_limit', exitCode: null });
+  });
+
+  it('lets nothing past the end of its disk, even if nobody watches', async () => {
+    if ((await driver.diskLimit()).kind !== 'hard') return;
+    const marker = `7${Date.now()}`;
+    const launched = await launch(
+      `echo up; until [ -e ~/go-on ]; do sleep 0.02; done; exec 2>/dev/null
+       cat /dev/zero > ~/big; cat /dev/zero > /tmp/big; sleep ${marker}`,
+    );
+    const events = driver.follow({ ...launched, offset: 0 });
+    await events.next();
+    const supervisor = supervisorOf(launched.launchId);
+    process.kill(supervisor, 'SIGSTOP');
+    await driver.runScript({ sandboxId, script: 'touch ~/go-on', as: 'agent', signal });
+    // It sleeps when both disks are full.
+    while (!processesWith(marker).some((pid) => commandOf(pid) === `sleep ${marker} `))
+      await delay(20);
+    const image = join(options.stateDir, sandboxId, 'disk.img');
+    const size = (): number => statSync(image).blocks * 512;
+    for (let before = -1; before < size();) {
+      before = size() < MiB ? -1 : size();
+      await delay(2000);
+    }
+    expect(size()).toBeGreaterThan(100 * MiB);
+    expect(size()).toBeLessThan(180 * MiB);
+    process.kill(supervisor, 'SIGCONT');
+    expect((await events.next()).value).toMatchObject({ kind: 'exit', reason: 'disk_limit' });
+  });
+
+  it('gives what is deleted back to the host', async () => {
+    if ((await driver.diskLimit()).kind !== 'hard') return;
+    const size = (): number => statSync(join(options.stateDir, sandboxId, 'disk.img')).blocks * 512;
+    expect(size()).toBeLessThan(MiB);
+    await run('head -c 40M /dev/urandom > big; sync');
+    expect(size()).toBeGreaterThan(40 * MiB);
+    await run('rm big; sync');
+    await driver.runScript({ sandboxId, script: 'true', as: 'agent', signal });
+    expect(size()).toBeLessThan(4 * MiB);
+  });
+
+  it('keeps the disk of a sandbox that many enter at once whole', async () => {
+    const lines = Array.from({ length: 12 }, (_, i) => `line ${i}`);
+    await Promise.all(
+      lines.map((line) => run(`for i in $(seq 20); do echo ${line} >> ~/log; done; sync`)),
+    );
+    const { stdout } = await run('sort ~/log | uniq -c | wc -l; wc -l < ~/log');
+    expect(stdout).toBe('12\n240\n');
+  });
+
+  it('goes on with a sandbox that was made before sandboxes had file systems and a /tmp of their own', async () => {
+    const path = join(options.stateDir, sandboxId);
+    const record = JSON.parse(readFileSync(join(path, 'sandbox.json'), 'utf8')) as {
+      uid: number | null;
+      disk?: string;
+    };
+    for (const name of ['home', 'workspace']) {
+      mkdirSync(join(path, name), { mode: 0o700 });
+      if (record.uid !== null) chownSync(join(path, name), record.uid, record.uid);
+    }
+    await rm(join(path, 'files'), { recursive: true });
+    await rm(join(path, 'disk.img'), { force: true });
+    delete record.disk;
+    writeFileSync(join(path, 'sandbox.json'), JSON.stringify(record));
+    expect((await run('echo a > ~/a; echo b > b; echo c > /tmp/c')).exit.exitCode).toBe(0);
+    expect((await run('cat ~/a b /tmp/c')).stdout).toBe('a\nb\nc\n');
+    expect(readdirSync(path).toSorted()).toEqual([
+      ...['home', 'launches', 'sandbox.json', 'tmp', 'workspace'],
+    ]);
+    const { exit } = await run('head -c 100M /dev/zero > /tmp/big; sleep 20');
+    expect(exit.reason).toBe('disk_limit');
+  });
 
   it('ends a flood of 1 GB at the output limit', async () => {
     const { chunks, exit } = await run('head -c 1G /dev/zero', { outputLimit: 32 * MiB });
     expect(exit.reason).toBe('output_limit');
     expect(chunks.reduce((sum, { data }) => sum + data.length, 0)).toBe(32 * MiB);
-  }, 20_000);
+  });
 
   it('reads no spool that is a link or a pipe', async () => {
     for (const replace of [
@@ -297,7 +380,7 @@ describe('local sandboxes on bad days', () => {
 
   it('goes on when the process that starts its programs is killed, and ends it with itself', async () => {
     const ours = () =>
-      processesWith('spawner/main.js').filter((pid) =>
+      processesWith('launcher/main.js').filter((pid) =>
         readFileSync(`/proc/${pid}/status`, 'utf8').includes(`\nPPid:\t${process.pid}\n`),
       );
     const script = { sandboxId, script: 'echo in', as: 'agent', signal } as const;
@@ -307,7 +390,7 @@ describe('local sandboxes on bad days', () => {
     expect(await own.runScript(script)).toEqual({ exitCode: 0, outputTail: 'in\n' });
     const [pid = 0] = its();
     process.kill(pid, 'SIGKILL');
-    await untilNone(() => its().filter((each) => each === pid), 2000);
+    await untilNone(() => its().filter((each) => each === pid));
     expect(await own.runScript(script)).toEqual({ exitCode: 0, outputTail: 'in\n' });
     expect(its()).toHaveLength(1);
     await own.close();
@@ -333,11 +416,11 @@ describe('local sandboxes on bad days', () => {
     const isRoot = process.getuid?.() === 0;
     const user = isRoot ? claimedBy(half) : undefined;
     await rm(join(options.stateDir, half, 'sandbox.json'));
-    await rm(join(options.stateDir, half, 'workspace'), { recursive: true });
-    expect(await driver.exists({ sandboxId: half, signal })).toBe(false);
+    await rm(join(options.stateDir, half, 'files/workspace'), { recursive: true });
+    expect(await driver.exists({ sandboxId: half, signal })).toBe('no');
     expect(await driver.list({ signal })).toContain(half);
     await driver.create({ sandboxId: half, writableRoot: false, network, signal });
-    expect(await driver.exists({ sandboxId: half, signal })).toBe(true);
+    expect(await driver.exists({ sandboxId: half, signal })).toBe('yes');
     if (isRoot) expect(claimedBy(half)).toBe(user);
     await driver.destroy({ sandboxId: half, signal });
   });

@@ -1,8 +1,8 @@
 import { chown, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { LocalSandboxDriver } from '../../../src/sandboxes/local/local-sandbox-driver.js';
-import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
+import { LocalSandboxDriver } from '../../../src/sandboxes/driver/local/local-sandbox-driver.js';
+import type { LocalSandboxOptions } from '../../../src/sandboxes/driver/local/options.js';
 import type { DriverUnderTest } from '../../contracts/sandbox-driver.contract.js';
 import { DriverProcess } from './driver-in-process.js';
 
@@ -25,10 +25,11 @@ export const ORDINARY_USER = 1_990_000_001;
 export async function newOptions(
   isolation: LocalSandboxOptions['isolation'],
   owner: number | null = null,
+  limits: LocalSandboxOptions['limits'] = TEST_LIMITS,
 ): Promise<LocalSandboxOptions> {
   const stateDir = await mkdtemp(join(tmpdir(), 'sandboxes-'));
   if (owner !== null) await chown(stateDir, owner, owner);
-  return { stateDir, isolation, limits: TEST_LIMITS, gateways: [] };
+  return { stateDir, isolation, limits, gateways: [] };
 }
 
 const drivers = new Set<LocalSandboxDriver>();
@@ -49,8 +50,9 @@ export async function closeDrivers(): Promise<void> {
 /** The driver inside the test's own process. */
 export async function installHere(
   isolation: LocalSandboxOptions['isolation'],
+  limits?: LocalSandboxOptions['limits'],
 ): Promise<DriverUnderTest> {
-  const options = await newOptions(isolation);
+  const options = await newOptions(isolation, null, limits);
   return {
     driver: newDriver(options),
     isolated: isolation === 'strict' || isRoot,
@@ -65,8 +67,9 @@ export async function installHere(
 /** The driver in a process of an ordinary user, while the test runs as root. */
 export async function installAsOrdinaryUser(
   isolation: LocalSandboxOptions['isolation'],
+  limits?: LocalSandboxOptions['limits'],
 ): Promise<DriverUnderTest> {
-  const options = await newOptions(isolation, ORDINARY_USER);
+  const options = await newOptions(isolation, ORDINARY_USER, limits);
   const processes: DriverProcess[] = [];
   const start = async () => {
     const own = await DriverProcess.start(options, ORDINARY_USER);

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 
-const START_MS = 30_000;
+const START_MS = 120_000;
 
 /** A Docker engine of a test's own, which it may stop. Has no network beside those of its host and of nobody. */
 export class OwnEngine {

@@ -3,12 +3,12 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { StrictEnclosure } from '../../../src/sandboxes/local/enclosure.js';
-import { inspectHost } from '../../../src/sandboxes/local/host.js';
-import { packageRoot } from '../../../src/sandboxes/shared/package-root.js';
-import type { LocalSandboxOptions } from '../../../src/sandboxes/local/options.js';
-import { checkDegraded, checkStrict } from '../../../src/sandboxes/local/preflight.js';
-import { Spawner } from '../../../src/sandboxes/local/spawner/spawner.js';
+import { StrictIsolation } from '../../../src/sandboxes/driver/local/strict-isolation.js';
+import { inspectHost } from '../../../src/sandboxes/driver/local/host.js';
+import { packageRoot } from '../../../src/common/package-root.js';
+import type { LocalSandboxOptions } from '../../../src/sandboxes/driver/local/options.js';
+import { checkDegraded, checkStrict } from '../../../src/sandboxes/driver/local/preflight.js';
+import { Launcher } from '../../../src/sandboxes/driver/local/launcher/launcher.js';
 import { closeDrivers, isRoot, newDriver, newOptions } from './local-installations.js';
 
 const signal = new AbortController().signal;
@@ -26,15 +26,22 @@ describe('the preflight of local sandboxes', () => {
 
   it('names the package that is missing and the command that installs it', async () => {
     const host = { ...inspectHost(), bwrap: null };
-    const enclosure = new StrictEnclosure(host, { ...options, nodePath: process.execPath }, '');
+    const isolation = new StrictIsolation(host, { ...options, nodePath: process.execPath }, '');
     const probeFolder = join(options.stateDir, '.probe');
-    const spawner = new Spawner(process.execPath);
-    const check = checkStrict({ host, spawner, enclosure, probeFolder, user: null, signal });
+    const launcher = new Launcher(process.execPath);
+    const check = checkStrict({ host, launcher, isolation, probeFolder, user: null, signal });
     await expect(check).rejects.toMatchObject({ name: 'SandboxError', kind: 'unavailable' });
     await expect(check).rejects.toThrow(
       /bubblewrap not installed: run `[^`]*install[^`]* bubblewrap`/,
     );
     await expect(check).rejects.toThrow('SANDBOX_ISOLATION=degraded');
+  });
+
+  it('names the compiler that the program which confines agents was not built with', () => {
+    const host = { ...inspectHost(), confine: false };
+    expect(() => checkDegraded(host, options)).toThrow(
+      /not built: run `[^`]*install[^`]* gcc libc6-dev`, then build and start the service again/,
+    );
   });
 
   it('says that namespaces cannot be had, and never goes on without them', () => {
@@ -50,7 +57,7 @@ describe('the preflight of local sandboxes', () => {
       await tried(() => driver.runScript({ sandboxId, signal, as: 'agent', script: 'touch /tmp/' + sandboxId }));
       console.log((await import('node:fs')).existsSync('/tmp/' + sandboxId));
       await driver.close();`;
-    const module = join(packageRoot(), 'dist/src/sandboxes/local/local-sandbox-driver.js');
+    const module = join(packageRoot(), 'dist/src/sandboxes/driver/local/local-sandbox-driver.js');
     const { stdout, stderr } = spawnSync(
       'unshare',
       [

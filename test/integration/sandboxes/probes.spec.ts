@@ -6,7 +6,7 @@ import { createServer, type AddressInfo, type Server } from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import type { SandboxDriver } from '../../../src/sandboxes/sandbox-driver.js';
+import type { SandboxDriver } from '../../../src/sandboxes/driver/sandbox-driver.js';
 import { bash, outcomeOf, type DriverUnderTest } from '../../contracts/sandbox-driver.contract.js';
 import { describeWith } from '../../support/requirements.js';
 import { installDocker } from './docker-installations.js';
@@ -43,6 +43,16 @@ const REFUSED: readonly (readonly [name: string, number: number, args: string])[
   ['TIOCSTI', x64 ? 16 : 29, '0, 0x5412, "x"'],
   ['TIOCSTI, high bits set', x64 ? 16 : 29, '0, 0x100005412, "x"'],
   ['TIOCLINUX', x64 ? 16 : 29, '0, 0x541c, "x"'],
+  ['ptrace', x64 ? 101 : 117, '0, 0, 0, 0'],
+  ['process_vm_readv', x64 ? 310 : 270, '$$, 0, 0, 0, 0, 0'],
+  ['process_vm_writev', x64 ? 311 : 271, '$$, 0, 0, 0, 0, 0'],
+  ['pidfd_getfd', 438, '0, 0, 0'],
+  ['memfd_secret', 447, '0'],
+  ['personality (no randomisation)', x64 ? 135 : 92, '0x40000'],
+  ['statmount', 457, '0, 0, 0, 0'],
+  ['listmount', 458, '0, 0, 0, 0'],
+  ['modules of security', 461, '0, 0, 0'],
+  ['one that is not yet invented', 999, '0'],
   ['AF_VSOCK', x64 ? 41 : 198, '40, 1, 0'],
   ['AF_PACKET', x64 ? 41 : 198, '17, 3, 0'],
   ['AF_ALG', x64 ? 41 : 198, '38, 5, 0'],
@@ -83,7 +93,7 @@ interface View {
 }
 
 const LOCAL: View = {
-  root: /\/: bin dev etc home lib (lib\w* )*opt proc root run sbin tmp usr var workspace {2}/,
+  root: /\/: \.confine bin dev etc home lib (lib\w* )*opt proc root run sbin tmp usr var workspace {2}/,
   folders: /\/home: agent {2}\/opt: {2}\/root: {2}\/run: {2}\/var: tmp/,
   shadow: '/etc/shadow: No such file or directory',
   processes: 5,
@@ -92,7 +102,7 @@ const LOCAL: View = {
 };
 
 const CONTAINER: View = {
-  root: /\/: (\.dockerenv )?bin (boot )?dev etc home lib (lib\w* )*/,
+  root: /\/: \.agent-session \.agent-spool (\.dockerenv )?bin (boot )?dev etc home lib (lib\w* )*/,
   folders: /\/home: agent {2}/,
   shadow: '/etc/shadow: Permission denied',
   // Besides: the container's own two, a supervisor and a follower.
@@ -191,7 +201,7 @@ function describeProbes(name: string, view: View, make: () => Promise<DriverUnde
       const { output, code } = await probe(`
         grep -rs ${secret.slice(0, 20)} /home /workspace /tmp /run /var /mnt && exit 1
         find / -xdev -path /proc -prune -o \\( -name spool -o -name started -o -name sandbox.json -o -name '${otherId}' \\) -print 2>/dev/null | grep -v '^/var/spool$'
-        ls /var/spool/agent-session 2>/dev/null; exit 0`);
+        ls /.agent-spool 2>/dev/null; exit 0`);
       expect({ output, code }).toEqual({ output: '', code: 0 });
     });
 
@@ -320,6 +330,11 @@ function describeProbes(name: string, view: View, make: () => Promise<DriverUnde
       expect(await errno(x64 ? 250 : 219, '0, -3, 0, 0, 0')).toBe(EPERM);
       expect(await errno(x64 ? 272 : 97, '0x10000000')).toBe(EPERM);
       expect(await errno(x64 ? 303 : 264, '-100, "/", 0, 0, 0')).toBe(EPERM);
+      expect(await errno(x64 ? 101 : 117, '0, 0, 0, 0')).toBe(EPERM);
+      expect(await errno(x64 ? 310 : 270, '$$, 0, 0, 0, 0, 0')).toBe(EPERM);
+      expect(await errno(438, '-1, 0, 0')).toBe(EPERM);
+      expect(await errno(x64 ? 135 : 92, '0x40000')).toBe(EPERM);
+      expect(await errno(447, '0')).toBe('38');
       expect(await errno(435, '0, 0')).toBe('38');
       expect(await errno(x64 ? 41 : 198, '38, 5, 0')).toBe('97');
     });
@@ -346,12 +361,12 @@ function describeProbes(name: string, view: View, make: () => Promise<DriverUnde
       expect({ output, code }).toEqual({ output: 'before\nafter\n', code: 0 });
     });
 
-    it('has bounded scratch space', async () => {
+    it('has bounded memory for files', async () => {
       const { output } = await probe(`
-        for path in /tmp/fill /dev/shm/fill /run/fill; do
+        for path in /dev/shm/fill /run/fill; do
           head -c 64M /dev/zero 2>/dev/null > $path; echo "$path $(($(stat -c %s $path 2>/dev/null || echo 0) / 1048576))"
         done; touch /dev/fill 2>/dev/null && echo WROTE`);
-      expect(output).toMatch(/^\/tmp\/fill 1[56]\n\/dev\/shm\/fill 1[56]\n\/run\/fill [01]\n$/);
+      expect(output).toMatch(/^\/dev\/shm\/fill 1[56]\n\/run\/fill [01]\n$/);
     });
   });
 }

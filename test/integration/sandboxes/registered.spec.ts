@@ -6,6 +6,16 @@ import { DRIVERS } from '../../../src/sandboxes/sandboxes.module.js';
 const SUITES: Record<keyof typeof DRIVERS, string> = {
   local: 'local-driver.spec.ts',
   docker: 'docker-driver.spec.ts',
+  kubernetes: '../../kubernetes/kubernetes-driver.spec.ts',
+  sprites: '../sprites/sprites-driver.spec.ts',
+};
+
+/** Which file attacks a driver's sandboxes from inside. */
+const PROBES: Record<keyof typeof DRIVERS, string> = {
+  local: 'probes.spec.ts',
+  docker: 'probes.spec.ts',
+  kubernetes: '../../kubernetes/isolation.spec.ts',
+  sprites: '../sprites/isolation.spec.ts',
 };
 
 it('every driver has a suite, and its suite is the contract', () => {
@@ -14,6 +24,8 @@ it('every driver has a suite, and its suite is the contract', () => {
     const text = readFileSync(new URL(file, import.meta.url), 'utf8');
     expect(text).toMatch(/^\s*describeSandboxDriver\(/m);
   }
-  const probes = readFileSync(new URL('probes.spec.ts', import.meta.url), 'utf8');
-  for (const name of Object.keys(DRIVERS)) expect(probes.toLowerCase()).toContain(name);
+  for (const [name, file] of Object.entries(PROBES)) {
+    const probes = readFileSync(new URL(file, import.meta.url), 'utf8');
+    expect(probes.toLowerCase()).toContain(name);
+  }
 });

@@ -1,4 +1,5 @@
-import type { Conversation, Message, ModelApi, Reply } from './conversation.js';
+import type { Tokens } from '../../../src/gateway/usage/meter.js';
+import type { Conversation, Message, ModelApi, ModelEvent, Reply } from './conversation.js';
 
 interface Block {
   type: string;
@@ -45,8 +46,8 @@ export function typesOf(
 }
 
 /** The events of a streamed answer, in order. */
-function stream(reply: Reply, model: string): [event: string, data: unknown][] {
-  const usage = { input_tokens: 10, output_tokens: 5 };
+function stream(reply: Reply, model: string, usage: Tokens): ModelEvent[] {
+  const begun = { ...usage, output_tokens: 1 };
   const block =
     reply.kind === 'text'
       ? { type: 'text', text: '' }
@@ -60,19 +61,24 @@ function stream(reply: Reply, model: string): [event: string, data: unknown][] {
   const events = [
     {
       type: 'message_start',
-      message: { ...message, content: [], stop_reason: null, stop_sequence: null, usage },
+      message: { ...message, content: [], stop_reason: null, stop_sequence: null, usage: begun },
     },
     { type: 'content_block_start', index: 0, content_block: block },
     { type: 'content_block_delta', index: 0, delta },
     { type: 'content_block_stop', index: 0 },
-    { type: 'message_delta', delta: { stop_reason: stopReason, stop_sequence: null }, usage },
+    {
+      type: 'message_delta',
+      delta: { stop_reason: stopReason, stop_sequence: null },
+      usage: { output_tokens: usage.output_tokens },
+    },
     { type: 'message_stop' },
   ];
-  return events.map((event) => [event.type, event]);
+  const reports: Record<string, Tokens> = { message_start: begun, message_delta: usage };
+  return events.map((event) => [event.type, event, reports[event.type]]);
 }
 
 /** The same answer in one piece. */
-function whole(reply: Reply, model: string): unknown {
+function whole(reply: Reply, model: string, usage: Tokens): unknown {
   const content =
     reply.kind === 'text'
       ? { type: 'text', text: reply.text }
@@ -84,7 +90,7 @@ function whole(reply: Reply, model: string): unknown {
     model,
     content: [content],
     stop_reason: reply.kind === 'text' ? 'end_turn' : 'tool_use',
-    usage: { input_tokens: 10, output_tokens: 5 },
+    usage,
   };
 }
 
@@ -93,4 +99,11 @@ function error(status: number): unknown {
   return { type: 'error', error: { type, message: `scripted failure ${status}` } };
 }
 
-export const anthropic: ModelApi = { matches: /\/v1\/messages$/, read, stream, whole, error };
+export const anthropic: ModelApi = {
+  matches: /\/v1\/messages$/,
+  read,
+  stream,
+  whole,
+  error,
+  writesCache: true,
+};

@@ -1,3 +1,5 @@
+import type { Tokens } from '../../../src/gateway/usage/meter.js';
+
 /** One message of a conversation, whatever API it came by. */
 export interface Message {
   role: 'system' | 'user' | 'assistant' | 'tool';
@@ -22,21 +24,26 @@ export interface Conversation {
 export type Reply =
   { kind: 'text'; text: string } | { kind: 'call'; tool: Tool; input: Record<string, unknown> };
 
+/** An event of a streamed answer; the third member is what it reports as used so far. */
+export type ModelEvent = [event: string, data: unknown, reported?: Tokens];
+
 /** One of the ways in which programs speak with a model. */
 export interface ModelApi {
   /** The paths at which it is served. */
   matches: RegExp;
   read(body: unknown): Conversation;
   /** The events of a streamed answer, in order. */
-  stream(reply: Reply, model: string): [event: string, data: unknown][];
+  stream(reply: Reply, model: string, usage: Tokens): ModelEvent[];
   /** The same answer in one piece, where somebody asks for it. */
-  whole?(reply: Reply, model: string): unknown;
+  whole?(reply: Reply, model: string, usage: Tokens): unknown;
+  /** Whether usage has tokens that were written to a cache. */
+  writesCache?: boolean;
   /** The body that goes with a status. */
   error(status: number): unknown;
 }
 
 /** What goes wrong on demand. */
-export type Fault = '401' | '429' | '500' | 'cut' | 'hang';
+export type Fault = '401' | '429' | '500' | 'cut' | 'hang' | 'slow';
 
 const DIRECTIVE = /%%(shell|mcp|skill|fault) (.*?)%%/gs;
 const SHELLS = new Set(['bash', 'shell', 'exec_command', 'shell_command', 'run_shell_command']);

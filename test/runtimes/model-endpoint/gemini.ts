@@ -1,5 +1,6 @@
 import { typesOf } from './anthropic.js';
-import type { Conversation, Message, ModelApi, Reply } from './conversation.js';
+import type { Tokens } from '../../../src/gateway/usage/meter.js';
+import type { Conversation, Message, ModelApi, ModelEvent, Reply } from './conversation.js';
 
 interface Part {
   text?: string;
@@ -46,18 +47,25 @@ function read(body: unknown): Conversation {
   };
 }
 
-function stream(reply: Reply, model: string): [event: string, data: unknown][] {
-  return [['', whole(reply, model)]];
+function stream(reply: Reply, model: string, usage: Tokens): ModelEvent[] {
+  return [['', whole(reply, model, usage), usage]];
 }
 
-function whole(reply: Reply, model: string): unknown {
+function whole(reply: Reply, model: string, usage: Tokens): unknown {
+  const prompt = usage.input_tokens + usage.cache_read_input_tokens;
   const part =
     reply.kind === 'text'
       ? { text: reply.text }
       : { functionCall: { name: reply.tool.name, args: reply.input } };
   return {
     candidates: [{ index: 0, content: { role: 'model', parts: [part] }, finishReason: 'STOP' }],
-    usageMetadata: { promptTokenCount: 10, candidatesTokenCount: 5, totalTokenCount: 15 },
+    usageMetadata: {
+      promptTokenCount: prompt,
+      cachedContentTokenCount: usage.cache_read_input_tokens,
+      candidatesTokenCount: usage.output_tokens - 2,
+      thoughtsTokenCount: 2,
+      totalTokenCount: prompt + usage.output_tokens,
+    },
     modelVersion: model,
   };
 }

@@ -1,6 +1,7 @@
 import { typesOf } from './anthropic.js';
 import { openaiError } from './openai-responses.js';
-import type { Conversation, Message, ModelApi, Reply } from './conversation.js';
+import type { Tokens } from '../../../src/gateway/usage/meter.js';
+import type { Conversation, Message, ModelApi, ModelEvent, Reply } from './conversation.js';
 
 interface Request {
   messages: { role: string; content?: string | { text?: string }[] | null }[];
@@ -26,7 +27,7 @@ function read(body: unknown): Conversation {
   };
 }
 
-function stream(reply: Reply, model: string): [event: string, data: unknown][] {
+function stream(reply: Reply, model: string, used: Tokens): ModelEvent[] {
   const chunk = (delta: unknown, finish: string | null) => ({
     id: 'chatcmpl-1',
     object: 'chat.completion.chunk',
@@ -41,10 +42,16 @@ function stream(reply: Reply, model: string): [event: string, data: unknown][] {
     function: { name: reply.tool.name, arguments: JSON.stringify(reply.input) },
   };
   const delta = reply.kind === 'text' ? { content: reply.text } : { tool_calls: [call] };
-  const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+  const prompt = used.input_tokens + used.cache_read_input_tokens;
+  const usage = {
+    prompt_tokens: prompt,
+    prompt_tokens_details: { cached_tokens: used.cache_read_input_tokens },
+    completion_tokens: used.output_tokens,
+    total_tokens: prompt + used.output_tokens,
+  };
   return [
     ['', chunk({ role: 'assistant', ...delta }, null)],
-    ['', { ...chunk({}, reply.kind === 'text' ? 'stop' : 'tool_calls'), usage }],
+    ['', { ...chunk({}, reply.kind === 'text' ? 'stop' : 'tool_calls'), usage }, used],
     ['', '[DONE]'],
   ];
 }

@@ -1,5 +1,6 @@
 import { typesOf } from './anthropic.js';
-import type { Conversation, Message, ModelApi, Reply, Tool } from './conversation.js';
+import type { Tokens } from '../../../src/gateway/usage/meter.js';
+import type { Conversation, Message, ModelApi, ModelEvent, Reply, Tool } from './conversation.js';
 
 interface Item {
   type?: string;
@@ -46,7 +47,7 @@ function toolsOf(tool: ToolSpec, namespace?: string): Tool[] {
   return [{ name: tool.name, namespace, parameters: typesOf(tool.parameters?.properties) }];
 }
 
-function stream(reply: Reply, model: string): [event: string, data: unknown][] {
+function stream(reply: Reply, model: string, used: Tokens): ModelEvent[] {
   const id = `resp_${Date.now()}`;
   const item =
     reply.kind === 'text'
@@ -85,12 +86,13 @@ function stream(reply: Reply, model: string): [event: string, data: unknown][] {
     status: 'in_progress',
     ...(reply.kind === 'text' ? { content: [] } : {}),
   };
+  const prompt = used.input_tokens + used.cache_read_input_tokens;
   const usage = {
-    input_tokens: 10,
-    output_tokens: 5,
-    total_tokens: 15,
-    input_tokens_details: { cached_tokens: 0 },
-    output_tokens_details: { reasoning_tokens: 0 },
+    input_tokens: prompt,
+    output_tokens: used.output_tokens,
+    total_tokens: prompt + used.output_tokens,
+    input_tokens_details: { cached_tokens: used.cache_read_input_tokens },
+    output_tokens_details: { reasoning_tokens: 1 },
   };
   const events = [
     { type: 'response.created', response },
@@ -102,7 +104,11 @@ function stream(reply: Reply, model: string): [event: string, data: unknown][] {
       response: { ...response, status: 'completed', output: [item], usage },
     },
   ];
-  return events.map((event, index) => [event.type, { ...event, sequence_number: index }]);
+  return events.map((event, index) => [
+    event.type,
+    { ...event, sequence_number: index },
+    event.type === 'response.completed' ? used : undefined,
+  ]);
 }
 
 export function openaiError(status: number): unknown {

@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe } from '@jest/globals';
 import type { AgentRuntime } from '../../../src/runtimes/agent-runtime.js';
-import { RUNTIMES } from '../../../src/runtimes/runtimes.module.js';
-import { folderName } from '../../../src/sandboxes/local/programs/ensure-programs.js';
+import { RUNTIMES } from '../../../src/runtimes/registry.js';
+import { folderName } from '../../../src/sandboxes/driver/local/programs.js';
 import { describeWith } from '../../support/requirements.js';
 import { TEST_CACHE } from './rig.js';
 
@@ -47,7 +47,7 @@ export const CLIS: readonly Cli[] = RUNTIMES.filter(({ programs }) => programs.l
 export function describeCli(cli: Cli, body: () => void): void {
   const cached = existsSync(join(TEST_CACHE, 'programs', folderName(cli.runtime.programs)));
   if (MODE === 'install' || (MODE !== 'skip' && cached)) {
-    describeWith(['bubblewrap'], cli.provider, body);
+    describeWith(['sandboxes'], cli.provider, body);
   } else {
     describe.skip(`${cli.provider} [left to npm run test:runtimes]`, body);
   }

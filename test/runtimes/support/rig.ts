@@ -1,9 +1,12 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { agentImage } from '../../support/agent-image.js';
+import { onDocker, onSprites } from '../../support/driver.js';
 import { EventStreamClient, type StreamEvent } from '../../support/event-stream-client.js';
 import { HttpClient } from '../../support/http-client.js';
 import { startService, type Service } from '../../support/service.js';
+import { configureGateway } from '../../support/sprites/suite.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
 import {
   MODEL_KEY,
@@ -50,11 +53,16 @@ export class Rig {
     private readonly env: Record<string, string | undefined>,
     private readonly database: TestDatabase,
     private readonly dataDir: string,
+    private readonly through: readonly string[],
   ) {}
 
-  static async start(env: Record<string, string | undefined> = {}): Promise<Rig> {
+  /** @param through a command that starts the service, see ServiceOptions */
+  static async start(
+    env: Record<string, string | undefined> = {},
+    through: readonly string[] = [],
+  ): Promise<Rig> {
     const dataDir = await mkdtemp(join(tmpdir(), 'rig-'));
-    const rig = new Rig(env, await createTestDatabase(), dataDir);
+    const rig = new Rig(env, await createTestDatabase(), dataDir, through);
     try {
       await rig.open();
       return rig;
@@ -70,26 +78,65 @@ export class Rig {
     await this.open();
   }
 
+  /** Another service with the same database, folder and model. */
+  async restart(): Promise<void> {
+    await this.serve(this.model);
+  }
+
   async stop(): Promise<void> {
     await this.service.stop();
     await this.discard();
   }
 
+  /** The tokens that a provider's programs have reported so far, and how they differ from what was counted. */
+  async reportedTokens(
+    provider: string,
+  ): Promise<{ reported: number; onlyProgram: number; onlyGateway: number }> {
+    const [, url = ''] = /Metrics on (http:[^\s"]+)/.exec(this.service.logs()) ?? [];
+    const scrape = await (await fetch(url)).text();
+    const sum = (name: string, side = ''): number =>
+      [...scrape.matchAll(/^agent_sessions_(\w+)\{(.*)\} (\d+)$/gm)]
+        .filter(([, found, labels = '']) => found === name && labels.includes(side))
+        .filter(([, , labels = '']) => labels.includes(`provider="${provider}"`))
+        .reduce((total, [, , , value]) => total + Number(value), 0);
+    return {
+      reported: sum('reported_tokens_total'),
+      onlyProgram: sum('unmatched_tokens_total', 'side="program"'),
+      onlyGateway: sum('unmatched_tokens_total', 'side="gateway"'),
+    };
+  }
+
   private async open(): Promise<void> {
     const model = await startModelEndpoint(mcpRoutes());
     this.models.push(model);
-    const access = Object.fromEntries(
+    await this.serve(model);
+    this.model = model;
+  }
+
+  private async serve(model: ModelEndpoint): Promise<void> {
+    const access: Record<string, string> = Object.fromEntries(
       ['ANTHROPIC', 'OPENAI', 'GEMINI'].flatMap((name) => [
         [`${name}_API_KEY`, MODEL_KEY],
         [`${name}_BASE_URL`, model.url],
       ]),
     );
+    if (onSprites()) {
+      const isAddress = ([name]: [string, string]) => name.endsWith('_BASE_URL');
+      await configureGateway(Object.fromEntries(Object.entries(access).filter(isAddress)));
+    }
     this.service = await startService({
       databaseUrl: this.database.url,
       dataDir: this.dataDir,
-      env: { CACHE_DIR: TEST_CACHE, LOG_LEVEL: 'debug', ...access, ...this.env },
+      through: this.through,
+      env: {
+        CACHE_DIR: TEST_CACHE,
+        ...(onDocker() && { SANDBOX_IMAGE: await agentImage() }),
+        LOG_LEVEL: 'debug',
+        METRICS_PORT: '0',
+        ...access,
+        ...this.env,
+      },
     });
-    this.model = model;
     this.token ||= this.service.token;
     this.http = new HttpClient(this.service.url, this.token);
   }

@@ -84,6 +84,11 @@ function passFrames(
     const frames = (rest + text).split(/(?<=\n\n)/);
     rest = frames.at(-1)?.endsWith('\n\n') ? '' : (frames.pop() ?? '');
     for (const frame of frames) {
+      // How many comments there are depends on how long things take.
+      if (frame.startsWith(':')) {
+        outgoing.write(frame, 'latin1');
+        continue;
+      }
       if (passed === fault.afterFrames) {
         answer.destroy();
         if (fault.how === 'end') outgoing.end();

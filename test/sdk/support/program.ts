@@ -12,7 +12,7 @@ export interface Ended {
   stderr: string;
 }
 
-const LIMIT_MS = 90_000;
+const LIMIT_MS = 200_000;
 
 /** Runs a program to its end, in the repository's root. */
 export async function runProgram(

@@ -1,5 +1,6 @@
 import { expect } from '@jest/globals';
-import { SessionsOf } from '../../support/sessions.js';
+import { type GitServer, startGitServer } from '../../support/git-server.js';
+import { SessionsOf, startSessionService } from '../../support/sessions.js';
 import type { Service } from '../../support/service.js';
 import { type Fault, startFlakyProxy } from './flaky-proxy.js';
 import { runProgram } from './program.js';
@@ -37,16 +38,48 @@ const FOUND = {
     [2, 'completed'],
   ],
   ended: [409, 'Session is already terminated'],
+  files: {
+    written: ['data/all bytes.bin', 4096, '0600'],
+    listed: [['data/all bytes.bin', 'file', 4096]],
+    whole: true,
+    part: [206, true],
+    archived: true,
+    changes: [['app', ['README', 'modified']]],
+    patched: true,
+    gone: [404, 'No such file'],
+  },
 };
 
+/** A service, and a server with the repository that tours change. */
+export interface TourService {
+  service: Service;
+  git: GitServer;
+  stop(): Promise<void>;
+}
+
+export async function startTourService(): Promise<TourService> {
+  const git = await startGitServer('unused');
+  // Sandboxes reach no loopback address of the host but a gateway's.
+  const service = await startSessionService({ OPENAI_BASE_URL: git.url });
+  const stop = async (): Promise<void> => {
+    await service.stop();
+    await git.stop();
+  };
+  return { service, git, stop };
+}
+
 /** Sends one of the tours in examples/sdks through the service, as a user with one session, over a connection that breaks. */
-export async function expectTour(service: Service, program: readonly string[]): Promise<void> {
+export async function expectTour(
+  { service, git }: TourService,
+  program: readonly string[],
+): Promise<void> {
   const user = await service.createUser({ sessionLimit: 1 });
   const proxy = await startFlakyProxy(service.url, FAULTS);
   try {
     const { code, stdout, stderr } = await runProgram(program, {
       BASE_URL: proxy.url,
       ACCESS_TOKEN: user.token,
+      REPOSITORY_URL: `${git.url}/public.git`,
     });
     expect([code, stderr]).toEqual([0, '']);
     expect(JSON.parse(stdout)).toEqual(FOUND);

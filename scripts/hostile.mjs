@@ -1,0 +1,3 @@
+import { runHarness } from './lib/run-harness.mjs';
+
+await runHarness('test/hostile/main.mjs');

@@ -1,0 +1,4 @@
+import { buildNative } from './lib/native.mjs';
+import { complain } from './lib/output.mjs';
+
+buildNative(complain);
