@@ -32,11 +32,50 @@ const withService = {
   setupFilesAfterEnv: ['<rootDir>/test/support/setup.ts'],
 };
 
+const spec = (path) => `<rootDir>/test/${path}.spec.ts`;
+
 /**
- * The suites that run on an engine as well. Any other can be run there by hand:
- * SANDBOX_DRIVER=docker npm run jest -- test/e2e/warm-pool --selectProjects integration
+ * `npm test` runs these on the local driver: the interface, provisioning, streams, recovery and isolation. Everything
+ * that belongs to no other project is in the project `local`, so that no suite is forgotten.
  */
-const SANDBOX_SUITES = [
+const CORE = [
+  ...[
+    'agents',
+    'auth',
+    'auth-routes',
+    'environments',
+    'errors',
+    'idempotency',
+    'lists',
+    'openapi',
+    'provisioning',
+    'recovery',
+    'repositories',
+    'secrets',
+    'session-limit',
+    'session-output',
+    'sessions-states',
+    'stored-text',
+    'streams',
+  ].map((name) => spec(`e2e/${name}`)),
+  ...['entities', 'fair-claims', 'fencing', 'sandbox-states'].map((name) =>
+    spec(`integration/${name}`),
+  ),
+  ...['confine', 'limits', 'local-driver', 'probes'].map((name) =>
+    spec(`integration/sandboxes/${name}`),
+  ),
+];
+
+/** One session from POST to exit on each other driver and surface. */
+const SMOKE = [spec('smoke/*'), spec('console/smoke')];
+
+const BROWSER = [spec('console/**/*'), spec('e2e/console'), spec('integration/console-size')];
+
+/**
+ * The end-to-end suites that concern sandboxes run in containers as well. Any other can be run there by hand:
+ * SANDBOX_DRIVER=docker npm run jest -- test/e2e/warm-pool --selectProjects local
+ */
+const ON_DOCKER = [
   'cli-follow',
   'disk-limit',
   'provisioning',
@@ -47,24 +86,59 @@ const SANDBOX_SUITES = [
   'session-output',
   'sessions-states',
   'streams',
-];
+].map((name) => spec(`e2e/${name}`));
 
-/** The suites that also run in sprites. Those that need other hosts cannot: the fake's machines have no internet. */
-const SPRITES_SUITES = ['secrets', 'session-output', 'sessions-states', 'streams'];
-/** Suites that take minutes in sprites, for `npm run test:sprites`. */
-const LONG_SPRITES_SUITES = ['cli-follow', 'recovery', 'repositories', 'session-limit'];
+/** And in sprites. Those that need other hosts cannot: the fake's machines have no internet. */
+const ON_SPRITES = [
+  'secrets',
+  'session-output',
+  'sessions-states',
+  'streams',
+  'cli-follow',
+  'recovery',
+  'repositories',
+  'session-limit',
+].map((name) => spec(`e2e/${name}`));
 
-const e2e = (name) => `<rootDir>/test/e2e/${name}.spec.ts`;
-
-/** A project whose services run with SANDBOX_DRIVER=sprites, against a fake of the Sprites API. */
-const onSprites = (displayName, testMatch) => ({
+/** A project of suites that use the built service with a real database. */
+const project = (displayName, testMatch, more = {}) => ({
   ...base,
   ...withService,
   displayName,
   testMatch,
-  setupFilesAfterEnv: [...withService.setupFilesAfterEnv, '<rootDir>/test/support/on-sprites.ts'],
+  ...more,
 });
 
+/** The same, with what makes its services use another driver. */
+const onDriver = (driver, displayName, testMatch) =>
+  project(displayName, testMatch, {
+    setupFilesAfterEnv: [
+      ...withService.setupFilesAfterEnv,
+      `<rootDir>/test/support/on-${driver}.ts`,
+    ],
+  });
+
+const without = (...patterns) => ({ testPathIgnorePatterns: ['/node_modules/', ...patterns] });
+/** As a part of a regular expression for paths. */
+const asPattern = (path) =>
+  `${path.replaceAll(/\*\*\/\*|\*/g, (stars) => (stars === '*' ? '[^/]*' : '.*'))}$`;
+
+const SPRITES = [spec('integration/sprites/*')];
+const DOCKER = [spec('integration/sandboxes/docker-*')];
+const KUBERNETES = [spec('kubernetes/**/*')];
+/** Software from the registries of this machine: packages, and the agent programs. */
+const SPRITES_SOFTWARE = [spec('sprites/*')];
+const RUNTIMES = [spec('runtimes/**/*')];
+const SDK = [spec('sdk/*')];
+const FAULTS = [spec('faults/*')];
+const HOSTILE = [spec('hostile/*')];
+
+const ELSEWHERE = [
+  ...[CORE, SMOKE, BROWSER, SPRITES, DOCKER, KUBERNETES, SPRITES_SOFTWARE, RUNTIMES],
+  ...[SDK, FAULTS, HOSTILE],
+].flat();
+
+/** The stages of scripts/lib/test-stages.mjs say which of these run when. */
 export default {
   coverageProvider: 'v8',
   testSequencer: '<rootDir>/test/support/longest-first.mjs',
@@ -77,71 +151,19 @@ export default {
       // A limit for tests that hang, the same for all: no test is to fail because the machine is busy.
       setupFilesAfterEnv: withService.setupFilesAfterEnv,
     },
-    {
-      ...base,
-      ...withService,
-      displayName: 'integration',
-      testMatch: ['<rootDir>/test/**/*.spec.ts'],
-      testPathIgnorePatterns: [
-        '/node_modules/',
-        '<rootDir>/test/runtimes/',
-        '<rootDir>/test/console/',
-        '<rootDir>/test/kubernetes/',
-        '<rootDir>/test/sprites/',
-        '<rootDir>/test/integration/sandboxes/docker-',
-        '<rootDir>/test/integration/sprites/',
-      ],
-    },
-    // All machines of the fake count the processes of the same kernel user, so only one suite at a time may fill them.
-    {
-      ...base,
-      ...withService,
-      displayName: 'sprites',
-      testMatch: ['<rootDir>/test/integration/sprites/*.spec.ts'],
-    },
-    // An engine does one thing after the other, and takes its time for each.
-    {
-      ...base,
-      ...withService,
-      displayName: 'docker',
-      testMatch: ['<rootDir>/test/integration/sandboxes/docker-*.spec.ts'],
-    },
-    // Pods of the cluster of KUBECONFIG: see npm run test:kubernetes.
-    {
-      ...base,
-      ...withService,
-      displayName: 'kubernetes',
-      testMatch: ['<rootDir>/test/kubernetes/**/*.spec.ts'],
-    },
-    // Once more what concerns sandboxes from end to end, in containers.
-    {
-      ...base,
-      ...withService,
-      displayName: 'docker-e2e',
-      testMatch: SANDBOX_SUITES.map((name) => `<rootDir>/test/e2e/${name}.spec.ts`),
-      setupFilesAfterEnv: [
-        ...withService.setupFilesAfterEnv,
-        '<rootDir>/test/support/on-docker.ts',
-      ],
-    },
-    // And in sprites.
-    onSprites('sprites-e2e', SPRITES_SUITES.map(e2e)),
-    onSprites('sprites-e2e-long', LONG_SPRITES_SUITES.map(e2e)),
-    // With software from the registries of this machine: packages, and the agent programs.
-    onSprites('sprites-software', ['<rootDir>/test/sprites/*.spec.ts']),
-    // A real browser before the service.
-    {
-      ...base,
-      ...withService,
-      displayName: 'console',
-      testMatch: ['<rootDir>/test/console/**/*.spec.ts'],
-    },
-    // The real agent programs, hundreds of megabytes each: see npm run test:runtimes.
-    {
-      ...base,
-      ...withService,
-      displayName: 'runtimes',
-      testMatch: ['<rootDir>/test/runtimes/**/*.spec.ts'],
-    },
+    project('core', CORE),
+    project('smoke', SMOKE),
+    project('local', [spec('**/*')], without(...ELSEWHERE.map(asPattern))),
+    project('sdk', SDK),
+    project('sprites', SPRITES),
+    onDriver('sprites', 'sprites-e2e', ON_SPRITES),
+    onDriver('sprites', 'sprites-software', SPRITES_SOFTWARE),
+    project('browser', BROWSER, without(asPattern(spec('console/smoke')))),
+    project('faults', FAULTS),
+    project('hostile', HOSTILE),
+    project('runtimes', RUNTIMES),
+    project('docker', DOCKER),
+    onDriver('docker', 'docker-e2e', ON_DOCKER),
+    project('kubernetes', KUBERNETES),
   ],
 };

@@ -1,77 +1,90 @@
-import { spawn, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { spawn } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { NODE, ROOT, StepError, prepare } from './lib/project.mjs';
-import { countTests, runStage } from './lib/stages.mjs';
-import { engineAnswers } from './lib/docker-engine.mjs';
+import { parseArgs } from 'node:util';
+import { engineAnswers, startEngine } from './lib/docker-engine.mjs';
 import { complain, say } from './lib/output.mjs';
-import { ensureSystemPackages } from './lib/system-packages.mjs';
+import { NODE, ROOT, StepError, prepare } from './lib/project.mjs';
+import { countTests, runStep } from './lib/stages.mjs';
+import { ensurePrograms, ensureSystemPackages } from './lib/system-packages.mjs';
+import { beginTestRun } from './lib/test-run.mjs';
+import { STAGES } from './lib/test-stages.mjs';
 
-/**
- * Slow suites run only on request: the real agent programs (which installs missing ones), and the end-to-end suites in
- * containers, the longer ones in sprites, and those in pods.
- */
-const LONG_RUNS = {
-  '--runtimes': [['runtimes']],
-  '--containers': [['docker-e2e']],
-  '--sprites': [['sprites-e2e'], ['sprites-e2e-long'], ['sprites-software']],
-  '--kubernetes': [['kubernetes']],
-};
-const jestArgs = process.argv.slice(2).filter((argument) => !(argument in LONG_RUNS));
-const longRun = process.argv.find((argument) => argument in LONG_RUNS);
-const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
-const results = mkdtempSync(join(tmpdir(), 'test-results-'));
+const USAGE = `npm test [-- PATH...]            what every delivery has to pass, in ten minutes
+npm run test:all [-- OPTIONS]    every stage
 
-const CHECKS = longRun ? [] : ['format', 'lint', 'types', 'boundaries', 'unused', 'openapi'];
-/**
- * One group after the other. A browser, an engine and machines are waited for most of the time, so they share the
- * machine.
- */
-const PROJECTS = longRun
-  ? LONG_RUNS[longRun]
-  : [['unit'], ['integration'], ['console', 'docker', 'sprites'], ['sprites-e2e'], ['runtimes']];
-/**
- * How many suites run in parallel. Integration suites mostly wait for processes and limits, so three fit; one agent
- * program or one engine uses the whole machine, and machines of the fake of Sprites share one limit of processes.
- */
-const WORKERS = {
-  integration: 3,
-  console: 1,
-  docker: 1,
-  sprites: 1,
-  'docker-e2e': 1,
-  'sprites-e2e': 1,
-  'sprites-e2e-long': 1,
-  'sprites-software': 1,
-  kubernetes: 1,
-  runtimes: 1,
-};
-if (longRun === '--runtimes') process.env.AGENT_CLI_TESTS = 'install';
+  --only STAGE,STAGE   only these stages
+  --from STAGE         this stage and those after it
+  PATH                 only test files whose path contains it
+
+Stages: ${STAGES.map(({ name }) => name).join(', ')}
+`;
+/** A broken start should not cost hours of patience. */
+const MOST_FAILED_FILES = 20;
+const SLOWEST = 20;
 
 try {
-  // First: among them is the compiler that the build needs.
-  ensureSystemPackages(say);
-  prepare(say);
-  const stopPreparing = longRun || jestArgs.length > 0 ? () => undefined : prepareSoftware();
+  const { stages, paths } = chosenStages();
+  const endTestRun = beginTestRun();
+  let stopEngine = async () => undefined;
   try {
-    process.exitCode = await runAll();
+    // First: among them is the compiler that the build needs.
+    ensureSystemPackages(say);
+    prepare(say);
+    for (const { programs, pythonModules } of stages) ensurePrograms(programs, pythonModules, say);
+    if (stages.some(({ engine }) => engine)) stopEngine = await startEngine(say);
+    const stopPreparing = prepareSoftware();
+    try {
+      process.exitCode = await runAll(stages, paths);
+    } finally {
+      stopPreparing();
+    }
   } finally {
-    stopPreparing();
+    await stopEngine();
+    endTestRun();
   }
 } catch (error) {
   if (!(error instanceof StepError)) throw error;
   complain(error.message);
   process.exitCode = 1;
-} finally {
-  rmSync(results, { recursive: true, force: true });
+}
+
+/** @returns {{stages: import('./lib/test-stages.mjs').Stage[], paths: string[]}} */
+function chosenStages() {
+  let options;
+  try {
+    options = parseArgs({
+      allowPositionals: true,
+      options: {
+        all: { type: 'boolean' },
+        only: { type: 'string' },
+        from: { type: 'string' },
+        help: { type: 'boolean' },
+      },
+    });
+  } catch (error) {
+    throw new StepError(`${error.message}\n\n${USAGE}`);
+  }
+  const { values, positionals: paths } = options;
+  if (values.help) throw new StepError(USAGE);
+  const indexOf = (name) => {
+    const index = STAGES.findIndex((stage) => stage.name === name);
+    if (index === -1) throw new StepError(`There is no stage "${name}"\n\n${USAGE}`);
+    return index;
+  };
+  if (values.only !== undefined) {
+    return { stages: values.only.split(',').map((name) => STAGES[indexOf(name)]), paths };
+  }
+  if (values.from !== undefined) return { stages: STAGES.slice(indexOf(values.from)), paths };
+  return { stages: STAGES.filter(({ always }) => values.all || always), paths };
 }
 
 /**
- * Begins to make the base system of sandboxes beside the checks. On a new machine the first suites that need it would
+ * Starts to make the base system of sandboxes beside the checks. On a new machine the first suites that need it would
  * otherwise wait for it together. Where it cannot be made, those suites say why.
  *
- * @returns {() => void} ends what is still going on
+ * @returns {() => void} ends what is still running
  */
 function prepareSoftware() {
   const child = spawn(NODE, ['--no-warnings', join('test', 'support', 'prepare-software.mjs')], {
@@ -82,72 +95,91 @@ function prepareSoftware() {
   return () => child.kill();
 }
 
-/** Runs every stage, whatever the others gave, and reports. */
-async function runAll() {
-  const stages = [];
-  const total = { passed: 0, failed: 0, skipped: [] };
-  if (!longRun) {
-    total.skipped.push('docker-e2e: suites in containers [npm run test:containers]');
-    total.skipped.push('sprites-e2e-long: longer suites in sprites [npm run test:sprites]');
-    total.skipped.push('sprites-software: agent programs in sprites [npm run test:sprites]');
-    total.skipped.push('kubernetes: suites in pods [npm run test:kubernetes]');
+/** Runs the stages, also those after a failed one, and reports. @returns the exit code */
+async function runAll(stages, paths) {
+  const results = mkdtempSync(join(tmpdir(), 'results-'));
+  const rows = [];
+  try {
+    for (const stage of stages) {
+      const steps = stage.scripts
+        ? stage.scripts.map((script) => () => runScript(script))
+        : stage.projects.map((project) => () => runProject(stage, project, paths, results));
+      const row = { name: stage.name, seconds: 0, passed: 0, failed: [], skipped: [], files: [] };
+      for (const step of steps) {
+        const done = await step();
+        row.seconds += done.seconds;
+        row.passed += done.passed;
+        row.failed.push(...done.failed);
+        row.skipped.push(...done.skipped);
+        row.files.push(...done.files);
+      }
+      rows.push(row);
+    }
+  } finally {
+    rmSync(results, { recursive: true, force: true });
   }
-  for (const check of CHECKS)
-    if (`check:${check}` in scripts) stages.push(await runStage(check, [`check:${check}`]));
-  for (const group of PROJECTS) {
-    const ended = await Promise.all(group.map((project) => runProject(project, total)));
-    stages.push(...ended.filter((stage) => stage !== null));
-  }
-  report(stages, total);
-  return stages.every(({ ok }) => ok) && total.failed === 0 ? 0 : 1;
+  report(rows);
+  return rows.every(({ failed }) => failed.length === 0) ? 0 : 1;
 }
 
-/** Runs the suites of one project of Jest's and adds what they gave to the total. `null`: it was skipped. */
-async function runProject(project, total) {
-  if (project === 'docker-e2e' && !(await engineAnswers())) {
-    total.skipped.push('docker-e2e: suites in containers [needs a Docker engine]');
-    return null;
-  }
+async function runScript(script) {
+  const { ok, seconds } = await runStep(script, ['run', '--silent', script]);
+  return {
+    seconds,
+    passed: ok ? 1 : 0,
+    failed: ok ? [] : [`${script}   again: npm run ${script}`],
+    skipped: [],
+    files: [],
+  };
+}
+
+/** Runs the suites of one project of jest.config.mjs. */
+async function runProject({ workers = 2, engine, env }, project, paths, results) {
+  const nothing = { seconds: 0, passed: 0, failed: [], files: [] };
   if (project === 'kubernetes' && process.env.KUBECONFIG === undefined) {
-    total.skipped.push('kubernetes: suites in pods [needs a cluster in KUBECONFIG]');
-    return null;
+    return { ...nothing, skipped: ['all suites in pods [needs a cluster in KUBECONFIG]'] };
   }
-  if (project.startsWith('sprites-') && !canMakeMachines()) {
-    total.skipped.push(`${project}: suites in sprites [needs root and namespaces]`);
-    return null;
+  if (engine && project !== 'smoke' && !(await engineAnswers())) {
+    return { ...nothing, skipped: [`all suites of ${project} [needs a Docker engine]`] };
   }
   const outputFile = join(results, `${project}.json`);
-  const stage = await runStage(project, [
-    'jest',
-    '--',
-    `--selectProjects=${project}`,
-    '--json',
-    `--outputFile=${outputFile}`,
-    `--maxWorkers=${WORKERS[project] ?? 2}`,
-    // A path that is given picks tests of one project; the other then has none.
-    ...(jestArgs.length > 0 ? ['--passWithNoTests', ...jestArgs] : []),
-  ]);
-  const counted = countTests(outputFile);
-  if (!stage.ok && counted.failed === 0) counted.failed = 1;
-  total.passed += counted.passed;
-  total.failed += counted.failed;
-  total.skipped.push(...counted.skipped);
-  return stage;
-}
-
-/** Whether the fake of the interface of Sprites works here. */
-function canMakeMachines() {
-  const args = ['--mount', '--pid', '--net', '--fork', 'true'];
-  return process.getuid() === 0 && spawnSync('unshare', args).status === 0;
-}
-
-function report(stages, { passed, failed, skipped }) {
-  if (skipped.length > 0) {
-    say(`\nSKIPPED: ${skipped.length} tests did not run`);
-    for (const name of skipped) say(`  - ${name}`);
+  const { ok, seconds } = await runStep(
+    project,
+    [
+      ...['run', '--silent', 'jest', '--', `--selectProjects=${project}`],
+      ...['--json', `--outputFile=${outputFile}`, `--maxWorkers=${workers}`],
+      `--bail=${MOST_FAILED_FILES}`,
+      // A path picks tests of some projects; the others then have none.
+      ...(paths.length > 0 ? ['--passWithNoTests', ...paths] : []),
+    ],
+    env,
+  );
+  const counted = countTests(outputFile, project);
+  if (!ok && counted.failed.length === 0) {
+    counted.failed.push(`${project} failed, or ended after ${MOST_FAILED_FILES} failed files`);
   }
-  say('');
-  for (const { name, ok, seconds } of stages)
-    say(`${ok ? 'ok    ' : 'FAILED'}  ${name.padEnd(12)} ${seconds.toFixed(1).padStart(7)} s`);
-  say(`\n${passed} passed, ${failed} failed, ${skipped.length} skipped`);
+  return { seconds, ...counted };
+}
+
+function report(rows) {
+  const files = rows.flatMap((row) => row.files).toSorted((a, b) => b.seconds - a.seconds);
+  if (files.length > 0) {
+    say(`\nThe slowest test files, in seconds:`);
+    for (const { path, seconds } of files.slice(0, SLOWEST)) {
+      say(`  ${seconds.toFixed(0).padStart(5)}  ${path}`);
+    }
+  }
+  say(`\n${'stage'.padEnd(12)} ${'seconds'.padStart(8)}  passed  failed  skipped`);
+  for (const { name, seconds, passed, failed, skipped } of rows) {
+    const counts = [passed, failed.length, skipped.length].map((count) => `${count}`.padStart(7));
+    say(`${name.padEnd(12)} ${seconds.toFixed(1).padStart(8)} ${counts.join(' ')}`);
+  }
+  const skipped = rows.flatMap((row) => row.skipped.map((text) => `${row.name}: ${text}`));
+  if (skipped.length > 0) say(`\nSKIPPED: ${skipped.length} tests did not run`);
+  for (const text of skipped) say(`  - ${text}`);
+  const failed = rows.flatMap((row) => row.failed.map((text) => `${row.name}: ${text}`));
+  if (failed.length > 0) say(`\nFAILED: ${failed.length}`);
+  for (const text of failed) say(`  ● ${text}`);
+  const passed = rows.reduce((sum, row) => sum + row.passed, 0);
+  say(`\n${passed} passed, ${failed.length} failed, ${skipped.length} skipped`);
 }

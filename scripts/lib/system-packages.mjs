@@ -3,6 +3,8 @@ import { existsSync } from 'node:fs';
 import { needsCompiler } from './native.mjs';
 
 const STEP_TIMEOUT_MS = 5 * 60_000;
+const TRIES = 3;
+const PAUSE_SECONDS = 10;
 
 /** How each package manager installs without a question, and what it may have to do before. */
 const MANAGERS = [
@@ -57,11 +59,46 @@ export function ensureSystemPackages(say) {
     return;
   }
   say(`Installing ${what}, which sandboxes need (${name}) …`);
-  // Package lists that cannot be refreshed may still do.
-  if (refresh) run(name, refresh);
-  const { status, stderr, error } = run(name, [...install, ...missing]);
-  if (status !== 0)
-    say(`${what} could not be installed: ${error?.message ?? stderr.trim().split('\n').at(-1)}`);
+  const failure = installWith({ name, refresh, install }, missing);
+  if (failure !== null) say(`${what} could not be installed: ${failure}`);
+}
+
+/**
+ * Makes sure that programs of Debian that tests need are there. Root gets them installed; anybody else is told what is
+ * missing, and the tests that need it are skipped.
+ *
+ * @param {[program: string, debianPackage: string][]} programs
+ * @param {string[]} pythonModules of Debian's Python
+ * @param {(line: string) => void} say
+ */
+export function ensurePrograms(programs = [], pythonModules = [], say) {
+  const missing = programs.filter(([program]) => !has(program)).map(([, name]) => name);
+  for (const module of pythonModules) {
+    const found = spawnSync('/usr/bin/python3', ['-c', `import ${module}`], { stdio: 'ignore' });
+    if (found.status !== 0) missing.push(`python3-${module}`);
+  }
+  if (missing.length === 0) return;
+  const what = missing.join(' ');
+  if (process.geteuid?.() !== 0 || !has('apt-get')) {
+    say(`Missing, so that some tests are skipped: ${what} (packages of Debian)`);
+    return;
+  }
+  say(`Installing ${what}, which tests need …`);
+  const [manager] = MANAGERS;
+  const failure = installWith(manager, ['--no-install-recommends', ...missing]);
+  if (failure !== null) say(`${what} could not be installed: ${failure}`);
+}
+
+/** A mirror may be away for a moment, so this tries again. @returns what went wrong; `null` if nothing did */
+function installWith({ name, refresh, install }, packages) {
+  for (let tries = 1; ; tries += 1) {
+    // Package lists that cannot be refreshed may still do.
+    if (refresh) run(name, refresh);
+    const { status, stderr, error } = run(name, [...install, ...packages]);
+    if (status === 0) return null;
+    if (tries === TRIES) return error?.message ?? stderr.trim().split('\n').at(-1);
+    spawnSync('sleep', [String(PAUSE_SECONDS)]);
+  }
 }
 
 function run(file, args) {

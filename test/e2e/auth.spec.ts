@@ -2,10 +2,9 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { generateAccessToken, hashAccessToken } from '../../src/auth/access-token.js';
 import { HttpClient } from '../support/http-client.js';
 import { query, type Service, startService } from '../support/service.js';
+import { eventually } from '../support/sessions.js';
 
 const NOWHERE = '00000000-0000-4000-8000-000000000000';
-/** Five seconds, and room for a busy machine. */
-const REVOKED_WITHIN_MS = 20_000;
 
 let service: Service;
 beforeAll(async () => {
@@ -82,12 +81,18 @@ it.each(['Bearer', 'bearer', 'BEARER', 'bEaReR  '])('takes the scheme as %p', as
 });
 
 it('takes a token that expires later until it does', async () => {
-  const { text } = await token({ expires: "now() + interval '4 seconds'" });
+  const { id, text } = await token({ expires: "now() + interval '1 hour'" });
   expect((await withHeader(`Bearer ${text}`)).status).toBe(200);
-  await expectSoon(async () => (await withHeader(`Bearer ${text}`)).status === 401, 60_000);
+  await query(service.databaseUrl, 'UPDATE access_tokens SET expires_at = now() WHERE id = $1', [
+    id,
+  ]);
+  await eventually(
+    async () => (await withHeader(`Bearer ${text}`)).status === 401,
+    'the token to be refused',
+  );
 });
 
-it('sees a revocation within 5 seconds, in every process', async () => {
+it('sees a revocation in every process', async () => {
   const second = await startService({ databaseUrl: service.databaseUrl });
   try {
     const { id, text } = await token();
@@ -98,9 +103,9 @@ it('sees a revocation within 5 seconds, in every process', async () => {
     await query(service.databaseUrl, 'UPDATE access_tokens SET revoked_at = now() WHERE id = $1', [
       id,
     ]);
-    await expectSoon(
+    await eventually(
       async () => (await statuses()).every((status) => status === 401),
-      REVOKED_WITHIN_MS,
+      'the token to be refused by both',
     );
   } finally {
     await second.stop();
@@ -119,7 +124,7 @@ it('notes the last use beside the request, and not with each one', async () => {
   };
   expect((await lastUse())?.last).toBeNull();
   for (let index = 0; index < 10; index += 1) await withHeader(`Bearer ${text}`);
-  await expectSoon(async () => (await lastUse())?.last !== null, 60_000);
+  await eventually(async () => (await lastUse())?.last !== null, 'the use to be noted');
   const first = await lastUse();
   await Promise.all(Array.from({ length: 20 }, () => withHeader(`Bearer ${text}`)));
   expect(await lastUse()).toEqual(first);
@@ -137,11 +142,3 @@ it('never stores, nor logs, a token', async () => {
   expect(dump).not.toContain(text.slice(4, 20));
   expect(service.logs()).not.toContain(text.slice(4, 20));
 });
-
-async function expectSoon(holds: () => Promise<boolean>, limitMs: number): Promise<void> {
-  const deadline = performance.now() + limitMs;
-  while (!(await holds())) {
-    if (performance.now() > deadline) throw new Error(`It does not hold after ${limitMs} ms`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}

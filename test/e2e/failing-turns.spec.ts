@@ -250,9 +250,7 @@ describe('a statement that the database refuses for one turn', () => {
     );
     await besideVictim(async () => {
       const id = await attacker.create('echo unclaimable');
-      const begun = performance.now();
       expect((await victim.run('echo meanwhile')).last).toMatchObject({ type: 'exit', code: 0 });
-      expect(performance.now() - begun).toBeLessThan(30_000);
       const { last } = await attacker.stream(id).end();
       expect(last).toMatchObject({
         type: 'error',

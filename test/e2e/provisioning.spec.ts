@@ -31,11 +31,13 @@ const both = (...names: string[]) => names.flatMap((name) => [`${name} started`,
 
 describe('stages', () => {
   it('tell how long they took', async () => {
+    const begun = performance.now();
     const stream = await sessions.run('echo hi');
+    const elapsedMs = performance.now() - begun;
     const stages = stream.events.filter(({ type }) => type === 'stage');
     for (const stage of stages.filter(({ state }) => state === 'done')) {
       expect(Number.isInteger(stage.duration_ms)).toBe(true);
-      expect(stage.duration_ms).toBeLessThan(30_000);
+      expect(stage.duration_ms).toBeLessThanOrEqual(Math.ceil(elapsedMs));
     }
     expect(stream.events.findIndex(({ type }) => type === 'turn_start')).toBe(stages.length + 1);
   });
@@ -172,7 +174,7 @@ describeWith(['sandboxes with software'], 'environments with software', () => {
       const cache = await mkdtemp(join(tmpdir(), 'cache-'));
       await mkdir(join(cache, 'rootfs'));
       // Holds the lock like another process that makes the system.
-      const other = spawn('flock', [join(cache, 'rootfs/.lock'), 'sleep', '60'], {
+      const other = spawn('flock', [join(cache, 'rootfs/.lock'), 'sleep', '86400'], {
         detached: true,
       });
       const waiting = await startSessionService({ CACHE_DIR: cache });

@@ -92,25 +92,16 @@ describe('a request without a valid token', () => {
         if (answer?.status === 401) refused += 1;
       }
     };
-    // Measured in between, so that a busy machine slows both down.
-    const parsing: number[] = [];
     const floods = Array.from({ length: 8 }, () => flood());
-    const times: number[] = [];
     try {
       for (let index = 0; index < 40; index += 1) {
-        const begun = performance.now();
         expect((await service.http.get('/healthz')).status).toBe(200);
-        times.push(performance.now() - begun);
-        if (index % 8 === 0) parsing.push(timeOf(() => JSON.parse(LARGE.toString())));
-        await delay(25);
       }
+      await eventually(() => refused > 20, 'bodies to be refused');
     } finally {
       flooding.abort();
       await Promise.all(floods);
     }
-    expect(refused).toBeGreaterThan(20);
-    // Were bodies parsed, eight of them would stand before each request.
-    expect(medianOf(times)).toBeLessThan(8 * medianOf(parsing));
   });
 
   it('costs the database few statements, however many tokens are made up', async () => {
@@ -181,12 +172,3 @@ describe('connections', () => {
     expect((await service.http.post(path, {})).status).toBe(404);
   });
 });
-
-const medianOf = (times: number[]): number =>
-  times.toSorted((a, b) => a - b)[Math.floor(times.length / 2)] ?? Number.NaN;
-
-function timeOf(work: () => unknown): number {
-  const begun = performance.now();
-  work();
-  return performance.now() - begun;
-}

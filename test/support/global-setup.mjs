@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
-import { access, constants, mkdtemp, realpath, statfs } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdtemp, realpath } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { beginTestRun } from '../../scripts/lib/test-run.mjs';
 
 const BUILD = join(dirname(fileURLToPath(import.meta.url)), '..', '..', 'dist', 'src', 'database');
 
@@ -13,28 +13,16 @@ export default async function globalSetup() {
   const load = (file) => import(pathToFileURL(join(BUILD, file)).href);
   const { startEmbeddedPostgres } = await load('embedded/embedded-postgres.js');
   const { migrate } = await load('migrate.js');
-  const dataDir = await realpath(await mkdtemp(join(await scratch(), 'test-postgres-')));
+  const endTestRun = beginTestRun();
+  const dataDir = await realpath(await mkdtemp(join(process.env.TEST_MEMORY, 'test-postgres-')));
   const server = await startEmbeddedPostgres({
     dataDir,
     log: (line) => process.stderr.write(`${line}\n`),
     durability: 'none',
   });
-  globalThis.testPostgres = { dataDir, server };
+  globalThis.testPostgres = { dataDir, server, endTestRun };
   process.env.TEST_POSTGRES_URL = server.url;
   await createTemplate(server.url, migrate);
-}
-
-/** Memory where there is plenty: a database is copied in 10 ms there, on a disk in 100. */
-async function scratch() {
-  const memory = '/dev/shm';
-  try {
-    await access(memory, constants.W_OK);
-    const { bavail, bsize } = await statfs(memory);
-    if (bavail * bsize >= 2 ** 31) return memory;
-  } catch {
-    // Not there: a disk will do.
-  }
-  return tmpdir();
 }
 
 async function createTemplate(url, migrate) {

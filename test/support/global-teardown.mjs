@@ -2,13 +2,14 @@ import { rm } from 'node:fs/promises';
 
 /** Stops the run's PostgreSQL; a database that a test did not drop is a failure. */
 export default async function globalTeardown() {
-  const { dataDir, server } = globalThis.testPostgres;
+  const { dataDir, server, endTestRun } = globalThis.testPostgres;
   try {
     const left = await leftDatabases(server.url);
     if (left.length > 0) throw new Error(`tests left databases behind: ${left.join(', ')}`);
   } finally {
     await server.stop();
     await rm(dataDir, { recursive: true, force: true });
+    endTestRun();
   }
 }
 

@@ -13,6 +13,7 @@ const WATCHED = ['TCPServerWrap', 'PipeServerWrap', 'TCPSocketWrap', 'ProcessWra
 /** Ends of connections and processes are reported a little after they happened, on a busy machine a little more. */
 const GRACE_MS = 10_000;
 const MARK = 'TEST_FILE_MARK';
+const SHOWN_LINES = 40;
 
 /**
  * Fails a test file that leaves something behind after its last hook: a server, a connection, a
@@ -29,9 +30,21 @@ export default class LeakCheckEnvironment extends TestEnvironment {
   }
 
   async handleTestEvent(event) {
-    this.failed ||= event.name === 'test_done' && event.test.errors.length > 0;
+    if (event.name === 'test_done' && event.test.errors.length > 0) {
+      this.failed = true;
+      this.showServices(event.test.name);
+    }
     // What a setup file has started must outlive the test file's own afterAll hooks, so it ends here, not in one.
     if (event.name === 'run_finish') await this.global.afterTestFile?.();
+  }
+
+  /** What the services that run said last, which often explains a failure. They put it in a global of the test file. */
+  showServices(test) {
+    for (const [url, logs] of this.global.serviceLogs ?? []) {
+      const lines = logs().trimEnd().split('\n').slice(-SHOWN_LINES);
+      process.stderr.write(`\nAt the end of "${test}" the service at ${url} had said:\n`);
+      process.stderr.write(`${lines.map((line) => `  ${line.slice(0, 500)}`).join('\n')}\n`);
+    }
   }
 
   async teardown() {

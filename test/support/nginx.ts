@@ -13,9 +13,12 @@ export interface Nginx<Site extends string> {
   stop(): Promise<void>;
 }
 
-/** Starts an nginx that passes everything on, a site for each set of directives, which hold for streams. */
+/**
+ * Starts an nginx that passes everything on, a site for each set of directives, which hold for streams.
+ * @param upstreamOf the address that a site passes requests to
+ */
 export async function startNginx<Site extends string>(
-  upstream: string,
+  upstreamOf: (site: Site) => string,
   sites: Record<Site, string>,
 ): Promise<Nginx<Site>> {
   const names = Object.keys(sites) as Site[];
@@ -26,8 +29,8 @@ export async function startNginx<Site extends string>(
     .join(' ');
   const servers = names.map(
     (name, index) =>
-      `server { listen 127.0.0.1:${ports[index]}; location / { proxy_pass ${upstream}; }
-       location ~ /stream$ { proxy_pass ${upstream}; ${sites[name]} } }`,
+      `server { listen 127.0.0.1:${ports[index]}; location / { proxy_pass ${upstreamOf(name)}; }
+       location ~ /stream$ { proxy_pass ${upstreamOf(name)}; ${sites[name]} } }`,
   );
   await writeFile(
     join(folder, 'nginx.conf'),

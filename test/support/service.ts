@@ -40,6 +40,10 @@ export interface ServiceOptions {
   dataDir?: string;
 }
 
+/** What services have written, by their addresses: the environment of the tests shows it when a test fails. */
+const shownOnFailure = new Map<string, () => string>();
+Object.assign(globalThis, { serviceLogs: shownOnFailure });
+
 /** The built service as a real process. */
 export interface Service {
   /** Where it listens, without a trailing slash. */
@@ -101,6 +105,9 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   );
   try {
     const url = await listening(child, logs);
+    shownOnFailure.set(url, logs);
+    const hide = (): unknown => shownOnFailure.delete(url);
+    exited.then(hide, hide);
     const createUser: Service['createUser'] = async ({ sessionLimit } = {}) => {
       const user = await insertUser(databaseUrl, sessionLimit);
       return { ...user, http: new HttpClient(url, user.token) };

@@ -19,7 +19,7 @@ export async function createTestDatabase(): Promise<TestDatabase> {
 
 function serverUrl(): string {
   const url = process.env.TEST_POSTGRES_URL;
-  if (url === undefined) throw new Error('only tests of the integration project have a database');
+  if (url === undefined) throw new Error('only suites below test/ have a database');
   return url;
 }
 

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it, jest } from '@jest/globals';
 import { parseJson, UnreadableBody } from './request-body.js';
 
 const detailOf = (text: string) => {
@@ -45,23 +45,20 @@ describe('JSON bodies', () => {
           }
   });
 
-  it('of many keys are refused in a fraction of the time that parsing them takes', () => {
+  it('of many keys are refused without parsing them', () => {
     const keys = Array.from({ length: 300_000 }, (_none, index) => `"k${index}":1`);
-    const body = Buffer.from(`{${keys.join()}}`);
-    const time = (work: () => unknown) => {
-      const begun = performance.now();
-      work();
-      return performance.now() - begun;
-    };
-    const parsing = Math.min(...[1, 2, 3].map(() => time(() => JSON.parse(body.toString()))));
-    const refusing = Math.min(...[1, 2, 3].map(() => time(() => parseJson(body))));
-    expect(refusing).toBeLessThan(parsing / 4);
+    const parse = jest.spyOn(JSON, 'parse');
+    try {
+      expect(detailOf(`{${keys.join()}}`)).toBeDefined();
+      expect(parse).not.toHaveBeenCalled();
+    } finally {
+      parse.mockRestore();
+    }
   });
 
   it('that are one long text of escapes are read in linear time', () => {
     const body = Buffer.from(JSON.stringify('"\\'.repeat(1_000_000)));
-    const begun = performance.now();
+    // In quadratic time this takes hours.
     expect(parseJson(body)).toHaveLength(2_000_000);
-    expect(performance.now() - begun).toBeLessThan(2_000);
   });
 });

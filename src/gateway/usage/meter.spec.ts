@@ -244,22 +244,18 @@ it('has no report of a response without usage, or with nonsense', () => {
   expect(meter.model).toBeUndefined();
 });
 
-it('reads a large response in little memory and time', () => {
+it('reads a large response in little memory', () => {
   const meter = new ResponseMeter('openai', 'text/event-stream');
   const chunk = Buffer.from('text with \\"quotes\\" and \\u00e9 '.repeat(2000));
   meter.push(Buffer.from('data: {"response":{"model":"m","output":[{"text":"'));
   const before = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed;
-  const started = performance.now();
   let bytes = 0;
   while (bytes < 100 * 2 ** 20) {
     meter.push(chunk);
     bytes += chunk.length;
   }
-  const ms = performance.now() - started;
   const grown = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed - before;
   meter.push(Buffer.from('"}],"usage":{"input_tokens":8,"output_tokens":9}}}\n\n'));
   expect(meter.tokens).toEqual(tokens(8, 9));
   expect(grown).toBeLessThan(32 * 2 ** 20);
-  // About 100 ms per 100 MB on an idle machine.
-  expect(ms).toBeLessThan(10_000);
 });

@@ -81,12 +81,11 @@ describe('readServerName', () => {
   it('takes linear time for a hello that comes byte by byte in records of one byte', () => {
     const never = Buffer.concat([Buffer.from([1, 0xff, 0xff, 0xff]), Buffer.alloc(20_000)]);
     const reader = new ServerNameReader();
-    const begun = performance.now();
     for (const byte of never) {
       for (const piece of record(Buffer.from([byte]))) reader.push(Buffer.from([piece]));
     }
-    // Parsed anew for each piece, it takes hours.
-    expect(performance.now() - begun).toBeLessThan(10_000);
+    // Parsed anew for each piece, it takes hours: the run does not end.
+    expect(reader.push(Buffer.alloc(0)).state).toBe('incomplete');
   });
 
   it.each<[string, Buffer]>([

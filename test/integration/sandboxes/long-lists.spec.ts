@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +10,7 @@ const { signal } = new AbortController();
 
 let root: string;
 beforeEach(async () => {
-  root = await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'lists-'));
+  root = await mkdtemp(join(process.env['TEST_MEMORY'] ?? tmpdir(), 'lists-'));
 });
 afterEach(async () => {
   await rm(root, { recursive: true, force: true });

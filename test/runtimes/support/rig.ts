@@ -5,6 +5,7 @@ import { agentImage } from '../../support/agent-image.js';
 import { onDocker, onSprites } from '../../support/driver.js';
 import { EventStreamClient, type StreamEvent } from '../../support/event-stream-client.js';
 import { HttpClient } from '../../support/http-client.js';
+import { lastingFolder } from '../../support/lasting-folder.js';
 import { startService, type Service } from '../../support/service.js';
 import { configureGateway } from '../../support/sprites/suite.js';
 import { createTestDatabase, type TestDatabase } from '../../support/test-database.js';
@@ -19,7 +20,7 @@ import { mcpRoutes } from './mcp-servers.js';
 export const TEST_CACHE =
   process.env.TEST_CACHE_DIR ??
   join(
-    process.env.XDG_CACHE_HOME ?? tmpdir(),
+    process.env.XDG_CACHE_HOME ?? lastingFolder(),
     // One for each user: what somebody else made cannot be added to.
     `agent-session-service-test-cache-${process.geteuid?.() ?? 0}`,
   );

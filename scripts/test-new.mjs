@@ -1,0 +1,160 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join, relative } from 'node:path';
+import { parseArgs } from 'node:util';
+import { complain, say } from './lib/output.mjs';
+import { NODE, ROOT, StepError, prepare } from './lib/project.mjs';
+import { startEngine } from './lib/docker-engine.mjs';
+import { ensureSystemPackages } from './lib/system-packages.mjs';
+import { beginTestRun } from './lib/test-run.mjs';
+import { STAGES } from './lib/test-stages.mjs';
+
+const USAGE = `npm run test:new [-- OPTIONS]
+
+Runs each test file that a change adds or touches ten times while all cores are busy, to find those that fail now and
+then. Files that were only moved do not count.
+
+  --base COMMIT    what the change is compared with; default: where it left main, on main the previous commit
+  --times NUMBER   runs of each file; default: 10
+  --minutes NUMBER begins no further run after so many minutes; default: 20
+`;
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  if (!(error instanceof StepError)) throw error;
+  complain(error.message);
+  process.exitCode = 1;
+}
+
+async function main() {
+  const { base, times, minutes } = readOptions();
+  const files = touchedTests(base ?? defaultBase());
+  if (files.length === 0) {
+    say('The change adds or touches no test file.');
+    return 0;
+  }
+  const endTestRun = beginTestRun();
+  let stopEngine = async () => undefined;
+  const burners = [];
+  try {
+    ensureSystemPackages(say);
+    prepare(say);
+    const projects = projectsOf(files);
+    if (STAGES.some((stage) => stage.engine && stage.projects.some((name) => projects.has(name)))) {
+      stopEngine = await startEngine(say);
+    }
+    for (let core = 0; core < availableParallelism(); core += 1) {
+      burners.push(spawn(NODE, ['-e', 'for (;;);'], { stdio: 'ignore' }));
+    }
+    return runAll(projects, times, Date.now() + minutes * 60_000);
+  } finally {
+    for (const burner of burners) burner.kill('SIGKILL');
+    await stopEngine();
+    endTestRun();
+  }
+}
+
+function readOptions() {
+  try {
+    const { values } = parseArgs({
+      options: {
+        base: { type: 'string' },
+        times: { type: 'string', default: '10' },
+        minutes: { type: 'string', default: '20' },
+        help: { type: 'boolean' },
+      },
+    });
+    if (values.help) throw new StepError(USAGE);
+    const [times, minutes] = [Number(values.times), Number(values.minutes)];
+    if (!(Number.isInteger(times) && times > 0 && minutes > 0)) {
+      throw new StepError(`--times and --minutes take positive numbers\n\n${USAGE}`);
+    }
+    return { base: values.base, times, minutes };
+  } catch (error) {
+    if (error instanceof StepError) throw error;
+    throw new StepError(`${error.message}\n\n${USAGE}`);
+  }
+}
+
+function git(...args) {
+  const { status, stdout, stderr } = spawnSync('git', args, { cwd: ROOT, encoding: 'utf8' });
+  if (status !== 0) throw new StepError(`git ${args[0]} failed: ${stderr.trim()}`);
+  return stdout.trim();
+}
+
+function defaultBase() {
+  const base = git('merge-base', 'HEAD', 'main');
+  return base === git('rev-parse', 'HEAD') ? 'HEAD~1' : base;
+}
+
+/** Test files that the commits since then and the work tree add or change. */
+function touchedTests(base) {
+  const changed = git('diff', '--name-status', '--find-renames=100%', base)
+    .split('\n')
+    .map((line) => line.split('\t'))
+    .filter(([status]) => /^[AMR]/.test(status) && status !== 'R100')
+    .map((fields) => fields.at(-1));
+  const untracked = git('ls-files', '--others', '--exclude-standard').split('\n');
+  return [...changed, ...untracked].filter(
+    (path) => path.endsWith('.spec.ts') && existsSync(join(ROOT, path)),
+  );
+}
+
+/** @returns {Map<string, string[]>} the files by the first project that runs them */
+function projectsOf(files) {
+  const found = new Map();
+  const left = new Set(files);
+  const projects = STAGES.flatMap((stage) => stage.projects ?? []);
+  for (const project of projects) {
+    const { stdout } = jest(['--listTests', `--selectProjects=${project}`], 'pipe');
+    const own = stdout
+      .split('\n')
+      .map((path) => relative(ROOT, path))
+      .filter((path) => left.delete(path));
+    if (own.length > 0) found.set(project, own);
+  }
+  return found;
+}
+
+function jest(args, output) {
+  return spawnSync('npm', ['run', '--silent', 'jest', '--', ...args], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    stdio: ['ignore', output, output],
+    maxBuffer: 64 * 2 ** 20,
+  });
+}
+
+/** Runs each file once, then each a second time, and so on. @returns the exit code */
+function runAll(projects, times, giveUpAt) {
+  const results = new Map();
+  for (let round = 0; round < times; round += 1) {
+    for (const [project, files] of projects) {
+      for (const file of files) {
+        if (Date.now() > giveUpAt) continue;
+        const { status, stderr } = jest([file, `--selectProjects=${project}`], 'pipe');
+        const result = results.get(file) ?? { runs: 0, failures: [] };
+        result.runs += 1;
+        if (status !== 0) result.failures.push(stderr);
+        results.set(file, result);
+        say(`${status === 0 ? 'ok    ' : 'FAILED'}  ${round + 1}/${times}  ${file}`);
+      }
+    }
+  }
+  for (const [file, { failures }] of results) {
+    if (failures.length > 0) say(`\n=== the last failure of ${file}\n${failures.at(-1)}`);
+  }
+  say('');
+  const files = [...projects.values()].flat();
+  for (const file of files) {
+    const { runs = 0, failures = [] } = results.get(file) ?? {};
+    say(`${String(failures.length).padStart(3)} of ${runs} runs failed  ${file}`);
+  }
+  const short = files.filter((file) => (results.get(file)?.runs ?? 0) < times).length;
+  if (short > 0) say(`\n${short} files ran fewer than ${times} times: the time was over.`);
+  const unproved = files.some((file) => !results.has(file));
+  const failed = [...results.values()].some(({ failures }) => failures.length > 0);
+  return failed || unproved ? 1 : 0;
+}
