@@ -42,8 +42,17 @@ afterEach(() => {
   jest.restoreAllMocks();
 });
 
-/** @param monotonic what the clock says each time that it is asked. */
-async function follow(onChunk: () => void, monotonic: () => number): Promise<void> {
+interface Surroundings {
+  events: () => AsyncGenerator<SpoolChunk | SpoolExit>;
+  monotonic?: () => number;
+  /** Milliseconds; the deadline is at 60,000. */
+  now?: number;
+  kill?: (launch: { sandboxId: string; launchId: string }) => Promise<void>;
+}
+
+/** Follows a turn until its output is written. */
+async function followTo(surroundings: Surroundings) {
+  const { events, monotonic = () => 0, now = 0, kill } = surroundings;
   const repository = {
     commit: async (some: readonly TurnCommit[]) => {
       commits.push(...some);
@@ -69,8 +78,9 @@ async function follow(onChunk: () => void, monotonic: () => number): Promise<voi
     progress: {},
   } as ClaimedTurn;
   const work = {
-    parts: { driver: { follow: () => spool(onChunk) }, clock: { now: () => 0, monotonic } },
+    parts: { driver: { follow: events }, clock: { now: () => now, monotonic } },
     turn,
+    sandbox: { kill },
     journal: new TurnJournal(writer, turn, () => undefined),
     signal: new AbortController().signal,
     deadline: 60_000,
@@ -78,6 +88,11 @@ async function follow(onChunk: () => void, monotonic: () => number): Promise<voi
   const outcome = new OutcomeTracker({ judge: () => undefined }, redactor);
   expect(await followTurn(work, 'sandbox', redactor, outcome)).toEqual(EXIT);
   await work.journal.flush();
+}
+
+/** @param monotonic what the clock says each time that it is asked. */
+async function follow(onChunk: () => void, monotonic: () => number): Promise<void> {
+  await followTo({ events: () => spool(onChunk), monotonic });
   expect(commits.at(-1)?.progress.outcome?.partial).toBe('ab'.repeat(CHUNKS));
 }
 
@@ -115,4 +130,21 @@ test('what a line says that never ends is put together once for each commit', as
   );
   expect(commits.length).toBeLessThan(CHUNKS / 100);
   expect(state).toHaveBeenCalledTimes(commits.length);
+});
+
+test('a runtime that its supervisor lets run past the deadline is killed', async () => {
+  const killed: object[] = [];
+  const { promise, resolve } = Promise.withResolvers<void>();
+  await followTo({
+    now: 70_000,
+    events: async function* () {
+      await promise;
+      yield EXIT;
+    },
+    kill: async (launch) => {
+      killed.push(launch);
+      resolve();
+    },
+  });
+  expect(killed).toEqual([expect.objectContaining({ sandboxId: 'sandbox', launchId: 'turn' })]);
 });
