@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { CompanyNetwork } from '../support/company-network.js';
 import { describeWith } from '../support/requirements.js';
 import { answerMcp } from './mcp-server.js';
-import { CLIS, describeCli } from './support/clis.js';
+import { CLIS, describeCli, installMissing } from './support/clis.js';
 import { HTTP_SECRET, mcpRoutes } from './support/mcp-servers.js';
 import { Rig, type RunningSession } from './support/rig.js';
 
@@ -22,6 +22,7 @@ describeWith(['root', 'mount namespaces'], 'agent programs', () => {
   const sessions: RunningSession[] = [];
 
   beforeAll(async () => {
+    await installMissing();
     company = await CompanyNetwork.start([NAME]);
     company.addresses.set(NAME, [company.address]);
     const routes = mcpRoutes();
@@ -53,7 +54,7 @@ describeWith(['root', 'mount namespaces'], 'agent programs', () => {
       },
       company.through,
     );
-  }, INSTALL_LIMIT_MS);
+  }, CLIS.length * INSTALL_LIMIT_MS);
 
   afterAll(async () => {
     for (const session of sessions) await rig.remove(session);

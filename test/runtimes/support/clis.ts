@@ -5,7 +5,7 @@ import type { AgentRuntime } from '../../../src/runtimes/agent-runtime.js';
 import { RUNTIMES } from '../../../src/runtimes/registry.js';
 import { folderName } from '../../../src/sandboxes/driver/local/programs.js';
 import { describeWith } from '../../support/requirements.js';
-import { TEST_CACHE } from './rig.js';
+import { Rig, TEST_CACHE } from './rig.js';
 
 /** A model for each runtime that the scripted endpoint plays. */
 const MODELS: Readonly<Record<string, string>> = {
@@ -43,10 +43,28 @@ export const CLIS: readonly Cli[] = RUNTIMES.filter(({ programs }) => programs.l
   },
 );
 
+const isInstalled = ({ runtime }: Cli): boolean =>
+  existsSync(join(TEST_CACHE, 'programs', folderName(runtime.programs)));
+
+/** Installs what is missing, for test files whose own services do not reach the registry. */
+export async function installMissing(): Promise<void> {
+  const missing = MODE === 'install' ? CLIS.filter((cli) => !isInstalled(cli)) : [];
+  if (missing.length === 0) return;
+  const rig = await Rig.start();
+  try {
+    for (const { provider, model } of missing) {
+      const session = await rig.session({ provider, model }, 'word-installed');
+      await rig.finish(session);
+      await rig.remove(session);
+    }
+  } finally {
+    await rig.stop();
+  }
+}
+
 /** `describe` where the CLI may be used; else skipped, with the reason in the name. */
 export function describeCli(cli: Cli, body: () => void): void {
-  const cached = existsSync(join(TEST_CACHE, 'programs', folderName(cli.runtime.programs)));
-  if (MODE === 'install' || (MODE !== 'skip' && cached)) {
+  if (MODE === 'install' || (MODE !== 'skip' && isInstalled(cli))) {
     describeWith(['sandboxes'], cli.provider, body);
   } else {
     describe.skip(`${cli.provider} [left to npm run test:runtimes]`, body);
