@@ -11,6 +11,8 @@ const { values } = parseArgs({
     readers: { type: 'string', default: '3' },
     rolling: { type: 'boolean', default: false },
     from: { type: 'string' },
+    'workers-first': { type: 'boolean', default: false },
+    kill: { type: 'boolean', default: false },
     latency: { type: 'boolean', default: false },
   },
 });
@@ -56,7 +58,15 @@ function interruption(): AbortSignal {
 }
 
 async function rolling(): Promise<boolean> {
-  return runRolling({ sessions: 20, readers: 100, seconds: 45, from: values.from, log });
+  return runRolling({
+    sessions: 20,
+    readers: 100,
+    seconds: 45,
+    from: values.from,
+    workersFirst: values['workers-first'],
+    kill: values.kill,
+    log,
+  });
 }
 
 function print({
