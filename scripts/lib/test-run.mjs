@@ -192,9 +192,9 @@ function mountsBelow(folder) {
  */
 function groupsOf(folder) {
   const wanted = new Set(
-    foldersBelow(folder, 3).map((path) => {
+    foldersBelow(folder, 3).flatMap((path) => {
       const digest = createHash('sha256').update(path).digest('hex').slice(0, 12);
-      return `agent-sessions-${digest}`;
+      return [`agent-sessions-${digest}`, `supervisors-agent-sessions-${digest}`];
     }),
   );
   return foldersBelow(CGROUPS, 4).filter((path) => wanted.has(basename(path)));

@@ -290,7 +290,7 @@ describe('control groups of launches', () => {
       // It may be about to be joined.
       expect(existsSync(folder)).toBe(true);
       const longAgo = new Date(Date.now() - 600_000);
-      for (const file of made?.launch.procs ?? []) {
+      for (const file of [...(made?.launch.procs ?? []), ...(made?.supervisor ?? [])]) {
         await utimes(file.replace(/\/cgroup\.procs$/, ''), longAgo, longAgo);
       }
       await next.removeEmpty();
