@@ -65,7 +65,6 @@ const CORE = [
     'fair-claims',
     'fencing',
     'gateway/broker',
-    'observability/metrics',
     'openapi/documents',
     'relay/relay',
     'sandbox-states',

@@ -30,7 +30,7 @@ function run(script: string) {
   return spawnSync('bash', ['-s'], {
     input: script,
     encoding: 'utf8',
-    env: { PATH: process.env.PATH, HOME: root, GIT_CONFIG_NOSYSTEM: '1' },
+    env: { PATH: process.env.PATH, HOME: root, TMPDIR: root, GIT_CONFIG_NOSYSTEM: '1' },
   });
 }
 
