@@ -1,7 +1,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { join, relative } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { complain, say } from './lib/output.mjs';
 import { NODE, ROOT, StepError, prepare } from './lib/project.mjs';
@@ -10,11 +10,12 @@ import { ensureSystemPackages } from './lib/system-packages.mjs';
 import { beginTestRun } from './lib/test-run.mjs';
 import { STAGES } from './lib/test-stages.mjs';
 
-const USAGE = `npm run test:new [-- OPTIONS]
+const USAGE = `npm run test:new [-- OPTIONS] [PATH...]
 
 Runs each test file that a change adds or touches ten times while all cores are busy, to find those that fail now and
 then. Files that were only moved do not count.
 
+  PATH             test files to run instead
   --base COMMIT    what the change is compared with; default: where it left main, on main the previous commit
   --times NUMBER   runs of each file; default: 10
   --minutes NUMBER begins no further run after so many minutes; default: 20
@@ -29,8 +30,8 @@ try {
 }
 
 async function main() {
-  const { base, times, minutes } = readOptions();
-  const files = touchedTests(base ?? defaultBase());
+  const { base, times, minutes, paths } = readOptions();
+  const files = paths.length > 0 ? paths : touchedTests(base ?? defaultBase());
   if (files.length === 0) {
     say('The change adds or touches no test file.');
     return 0;
@@ -58,7 +59,8 @@ async function main() {
 
 function readOptions() {
   try {
-    const { values } = parseArgs({
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
       options: {
         base: { type: 'string' },
         times: { type: 'string', default: '10' },
@@ -71,7 +73,10 @@ function readOptions() {
     if (!(Number.isInteger(times) && times > 0 && minutes > 0)) {
       throw new StepError(`--times and --minutes take positive numbers\n\n${USAGE}`);
     }
-    return { base: values.base, times, minutes };
+    const paths = positionals.map((path) => relative(ROOT, resolve(path)));
+    const missing = paths.filter((path) => !existsSync(join(ROOT, path)));
+    if (missing.length > 0) throw new StepError(`There is no ${missing.join(', ')}`);
+    return { base: values.base, times, minutes, paths };
   } catch (error) {
     if (error instanceof StepError) throw error;
     throw new StepError(`${error.message}\n\n${USAGE}`);

@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util';
 import { engineAnswers, startEngine } from './lib/docker-engine.mjs';
 import { complain, say } from './lib/output.mjs';
 import { NODE, ROOT, StepError, prepare } from './lib/project.mjs';
-import { countTests, runStep } from './lib/stages.mjs';
+import { countTests, runStep } from './lib/test-steps.mjs';
 import { ensurePrograms, ensureSystemPackages } from './lib/system-packages.mjs';
 import { beginTestRun } from './lib/test-run.mjs';
 import { STAGES } from './lib/test-stages.mjs';

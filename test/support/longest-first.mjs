@@ -11,15 +11,22 @@ const { default: Sequencer } = require(
  * measured them yet, and would begin these last, with the other workers idle.
  */
 const LONG = [
+  'integration/sandboxes/hostile-files',
   'integration/sandboxes/local-driver',
+  'integration/embedded/installation',
+  'e2e/failing-turns',
   'hostile/hostile',
+  'e2e/recovery',
+  'e2e/provisioning',
+  'e2e/list-pages',
   'e2e/session-limit',
-  'e2e/git-credentials',
   'faults/takeover',
   'faults/chaos',
-  'integration/sandboxes/pipe-driver',
+  'e2e/sandbox-room',
+  'e2e/enterprise-network',
+  'e2e/warm-pool',
+  'integration/sandboxes/unknown-state',
   'integration/bench',
-  'integration/rootfs/rootfs',
   'sdk/classic-clients',
 ];
 
