@@ -156,7 +156,9 @@ async function runProject({ workers = 2, engine, env }, project, paths, results)
   );
   const counted = countTests(outputFile, project);
   if (!ok && counted.failed.length === 0) {
-    counted.failed.push(`${project} failed, or ended after ${MOST_FAILED_FILES} failed files`);
+    counted.failed.push(
+      `${project} left something behind, or ended after ${MOST_FAILED_FILES} failed files`,
+    );
   }
   return { seconds, ...counted };
 }

@@ -14,6 +14,8 @@ const WATCHED = ['TCPServerWrap', 'PipeServerWrap', 'TCPSocketWrap', 'ProcessWra
 const GRACE_MS = 10_000;
 const MARK = 'TEST_FILE_MARK';
 const SHOWN_LINES = 40;
+/** Lines about each request and each route. */
+const ROUTINE = /"context":"(Http|Audit|RouterExplorer|RoutesResolver|InstanceLoader)"/;
 
 /**
  * Fails a test file that leaves something behind after its last hook: a server, a connection, a
@@ -41,7 +43,11 @@ export default class LeakCheckEnvironment extends TestEnvironment {
   /** What the services that run said last, which often explains a failure. They put it in a global of the test file. */
   showServices(test) {
     for (const [url, logs] of this.global.serviceLogs ?? []) {
-      const lines = logs().trimEnd().split('\n').slice(-SHOWN_LINES);
+      const lines = logs()
+        .trimEnd()
+        .split('\n')
+        .filter((line) => !ROUTINE.test(line))
+        .slice(-SHOWN_LINES);
       process.stderr.write(`\nAt the end of "${test}" the service at ${url} had said:\n`);
       process.stderr.write(`${lines.map((line) => `  ${line.slice(0, 500)}`).join('\n')}\n`);
     }
