@@ -242,28 +242,32 @@ describeWith(['sandboxes with software'], 'environments with software', () => {
     expect(shown).not.toMatch(/(k\d{4}){2}/);
   });
 
-  it('end with the time of builds when a setup script hangs', async () => {
-    const limited = await startSessionService({ BUILD_TIMEOUT: '12' });
-    const own = new SessionsOf(limited, limited);
-    try {
-      const environment_id = await own.createEnvironment({
-        setup_script: "trap '' TERM; sleep 600 & wait; sleep 600",
-      });
-      const stream = await own.run('echo never', { environment_id });
-      expect(stream.stages().at(-1)).toBe('provision_setup failed');
-      const failed = stream.events.find(({ state }) => state === 'failed');
-      expect(failed?.message).toContain('12 seconds');
-      expect(stream.last).toMatchObject({
-        type: 'error',
-        message: expect.stringContaining('12 seconds'),
-      });
-    } finally {
-      await leaveNothing(limited, [own]);
-      await limited.stop();
-    }
-  });
+  // An ordinary user cannot mount what sessions would share: there each session installs its own, in the time of its turn.
+  testWith(
+    ['root', 'mount namespaces'],
+    'end with the time of builds when a setup script hangs',
+    async () => {
+      const limited = await startSessionService({ BUILD_TIMEOUT: '12' });
+      const own = new SessionsOf(limited, limited);
+      try {
+        const environment_id = await own.createEnvironment({
+          setup_script: "trap '' TERM; sleep 600 & wait; sleep 600",
+        });
+        const stream = await own.run('echo never', { environment_id });
+        expect(stream.stages().at(-1)).toBe('provision_setup failed');
+        const failed = stream.events.find(({ state }) => state === 'failed');
+        expect(failed?.message).toContain('12 seconds');
+        expect(stream.last).toMatchObject({
+          type: 'error',
+          message: expect.stringContaining('12 seconds'),
+        });
+      } finally {
+        await leaveNothing(limited, [own]);
+        await limited.stop();
+      }
+    },
+  );
 
-  // An ordinary user cannot mount what sessions would share.
   testWith(
     ['root', 'mount namespaces'],
     'are built once for all sessions of an environment, and not in the time of their turns',
