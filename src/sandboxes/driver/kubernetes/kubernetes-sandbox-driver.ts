@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { ExportedMetric } from '../../../gateway/broker/broker-stats.js';
 import type { FileCall } from '../../../supervisor/files/file-call.js';
+import { readPackageHosts } from '../../../supervisor/package-hosts.js';
 import { packFiles } from '../../../supervisor/packed-files.js';
 import type { Item } from '../../../supervisor/protocol/frames.js';
 import { BROKER } from '../../../supervisor/relay/listener-plan.js';
@@ -33,7 +34,6 @@ import type { KubeStats } from './kube-stats.js';
 import { KubernetesPreflight } from './kubernetes-preflight.js';
 import { SandboxNetworkPolicy } from './network-policy.js';
 import { type KubernetesOptions, ObjectNames } from './options.js';
-import { PACKAGE_HOSTS } from './package-hosts.js';
 import { agentEnvironment, launchRequest, scriptRequest } from './pod-launches.js';
 import { PodStarter } from './pod-starter.js';
 import { Pods } from './pods.js';
@@ -99,8 +99,9 @@ export class KubernetesSandboxDriver implements SandboxDriver {
     await link.arrange(sandboxId, network, signal);
   }
 
-  async packageHosts(): Promise<readonly string[]> {
-    return PACKAGE_HOSTS;
+  /** Those of the worker: an agent could change what its own pod would answer. */
+  async packageHosts({ signal }: SandboxRef): Promise<readonly string[]> {
+    return readPackageHosts(signal);
   }
 
   async restrictNetwork(options: SandboxRef & { network: NetworkPolicy }): Promise<void> {
@@ -145,7 +146,7 @@ export class KubernetesSandboxDriver implements SandboxDriver {
       .hasPrograms({ names, environment: agentEnvironment(), signal });
     if (has) return;
     onSharedWork?.(`Installing ${names.join(' and ')}`);
-    const allowedHosts = [...network.allowedHosts, ...PACKAGE_HOSTS];
+    const allowedHosts = [...network.allowedHosts, ...(await readPackageHosts(signal))];
     await link.arrange(sandboxId, { ...network, allowedHosts }, signal);
     try {
       const missing = 'SANDBOX_IMAGE has neither PROGRAMS nor npm to install it with';
