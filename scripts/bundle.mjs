@@ -1,5 +1,8 @@
-// Replaces dist/src/start.js by a bundle of the service and most of its packages, because to find and read 2,500 small
-// files takes longer than to run them. The other programs, and modules that are imported alone, stay as they are.
+// Replaces two programs by bundles; the others, and modules that are imported alone, stay as they are.
+// - dist/src/start.js, the service and most of its packages: to find and read 2,500 small files takes longer than to run
+//   them.
+// - dist/src/gateway/main.js and its packages, as one file: it gives up root after its start, and may then be unable to
+//   read the folder of the installation, where packages load parts of themselves when they first need them.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -51,22 +54,36 @@ const ownModules = {
   },
 };
 
-const bundle = await rolldown({
-  input: { start: join(DIST, 'src', 'start.js') },
-  platform: 'node',
-  external: [/^node:/, /^@opentelemetry\//, /^@fastify\/(static|view|multipart)/, ...PACKAGES],
-  plugins: [ownModules],
-  logLevel: 'silent',
-});
-await bundle.write({
+const FORMAT = {
   dir: DIST,
   format: 'esm',
   sourcemap: true,
   keepNames: true,
   entryFileNames: 'src/[name].js',
   chunkFileNames: 'bundle/[name]-[hash].js',
+};
+
+await bundle(
+  'gateway/main',
+  { external: [/^node:/] },
+  { codeSplitting: false, comments: { jsdoc: false } },
+);
+await bundle('start', {
+  external: [/^node:/, /^@opentelemetry\//, /^@fastify\/(static|view|multipart)/, ...PACKAGES],
 });
 compile();
+
+/** Replaces a program in dist/src by a bundle. */
+async function bundle(name, input, output) {
+  const made = await rolldown({
+    input: { [name]: join(DIST, 'src', `${name}.js`) },
+    platform: 'node',
+    plugins: [ownModules],
+    logLevel: 'silent',
+    ...input,
+  });
+  await made.write({ ...FORMAT, ...output });
+}
 
 /** Fills the cache of compiled code that src/main.ts reads, for installations where the service may not write it. */
 function compile() {

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { cp, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -7,8 +8,11 @@ import { join, resolve } from 'node:path';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { KEY_PREFIXES, type GrantedApi } from '../../../src/gateway/grants.js';
-import { isAlive, OwnGateway, type Answer } from './own-gateway.js';
+import { type GrantedApi, GrantSeal, KEY_PREFIXES } from '../../../src/gateway/grants.js';
+import { testWith } from '../../support/requirements.js';
+import { isAlive, OwnGateway, sendToGateway, type Answer } from './own-gateway.js';
+
+const NOBODY = 65_534;
 
 const REAL_KEY = 'the-real-key-0123456789';
 const TOKEN = 'the-real-token/with:odd@characters%20';
@@ -461,6 +465,47 @@ describe('the process', () => {
     }
   });
 
+  testWith(['root'], 'serves as nobody from where only root may enter', async () => {
+    const installation = await mkdtemp(join(tmpdir(), 'installation-'));
+    const folder = await mkdtemp(join(tmpdir(), 'gateway-'));
+    const program = join(installation, 'main.mjs');
+    await cp(resolve('dist/src/gateway/main.js'), program);
+    const child = spawn(process.execPath, [program], { stdio: ['pipe', 'pipe', 'inherit'] });
+    try {
+      const ended = once(child, 'exit');
+      const grantKeys = [randomBytes(32).toString('base64url')];
+      const trusted = [`127.0.0.1:${port}`];
+      const config = { grantKeys, trusted, idleMs: 1, user: NOBODY, version: 'v' };
+      child.stdin.end(JSON.stringify({ ...config, socket: join(folder, 'socket') }));
+      for await (const data of child.stdout) if (String(data).includes('ready')) break;
+      expect((await stat(installation)).mode % 0o100).toBe(0);
+      expect(await userOf(child.pid)).toBe(NOBODY);
+      const grant = new GrantSeal(grantKeys).seal({
+        sandbox: gateway.sandbox,
+        session: 'a-session',
+        turn: 'a-turn',
+        user: 'a-user',
+        expires: Date.now() + 60_000,
+        kind: 'model',
+        api: 'anthropic',
+        url: base(),
+        key: REAL_KEY,
+      });
+      const { status, text } = await sendToGateway(
+        folder,
+        gateway.sandbox,
+        '/anthropic/v1/messages',
+        { method: 'POST', body: '{}', headers: { 'x-api-key': KEY_PREFIXES.anthropic + grant } },
+      );
+      expect({ status, text }).toEqual({ status: 200, text: 'fine' });
+      await ended;
+    } finally {
+      child.kill('SIGKILL');
+      await rm(folder, { recursive: true });
+      await rm(installation, { recursive: true });
+    }
+  });
+
   it('ends when nobody needs it any more', async () => {
     // Longer than the path of a socket may be.
     const own = await OwnGateway.start([], 'gateway'.repeat(20));
@@ -473,6 +518,11 @@ describe('the process', () => {
     await own.stop();
   });
 });
+
+async function userOf(pid: number | undefined): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  return Number(/^Uid:\s+(\d+)/m.exec(status)?.[1]);
+}
 
 /** The resident memory that a process has now, from which its peak is counted anew. Bytes. */
 async function residentMemory(pid: number): Promise<number> {

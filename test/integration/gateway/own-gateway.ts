@@ -14,6 +14,57 @@ export interface Answer {
   text: string;
 }
 
+export interface Request {
+  method?: string;
+  headers?: Record<string, string>;
+  body?: string | Buffer;
+  onData?: (chunk: Buffer) => void;
+  /** Disconnects. */
+  signal?: AbortSignal;
+}
+
+/** Sends a request to the gateway whose socket is in the folder, as a relay does for its sandbox. */
+export async function sendToGateway(
+  folder: string,
+  sandbox: string,
+  path: string,
+  { method = 'GET', headers = {}, body, onData, signal }: Request = {},
+): Promise<Answer> {
+  const socket = await gatewayAt(join(folder, 'socket')).broker(
+    sandbox,
+    AbortSignal.timeout(30_000),
+  );
+  return new Promise((resolve, reject) => {
+    const sent = request({
+      method,
+      path,
+      headers: { host: '127.0.0.1', ...headers },
+      createConnection: () => socket,
+      ...(signal && { signal }),
+    });
+    sent.once('error', reject);
+    sent.once('response', (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => {
+        onData?.(chunk);
+        chunks.push(chunk);
+      });
+      response.once('error', reject);
+      response.once('end', () => {
+        socket.destroy();
+        resolve({
+          status: response.statusCode ?? 0,
+          headers: response.headers,
+          text: Buffer.concat(chunks).toString(),
+        });
+      });
+    });
+    sent.end(body);
+    // The client has paused it, to lose nothing before somebody reads.
+    socket.resume();
+  });
+}
+
 /** A gateway process of its own, as the service starts it. */
 export class OwnGateway {
   readonly sandbox = randomUUID();
@@ -67,53 +118,11 @@ export class OwnGateway {
   }
 
   /** Sends a request as a relay does for its sandbox. */
-  async send(
-    path: string,
-    options: {
-      method?: string;
-      headers?: Record<string, string>;
-      body?: string | Buffer;
-      sandbox?: string;
-      onData?: (chunk: Buffer) => void;
-      /** Disconnects. */
-      signal?: AbortSignal;
-    } = {},
-  ): Promise<Answer> {
-    const { method = 'GET', headers = {}, body, sandbox = this.sandbox } = options;
-    const socket = await gatewayAt(join(this.folder, 'socket')).broker(
-      sandbox,
-      AbortSignal.timeout(30_000),
-    );
-    return new Promise((resolve, reject) => {
-      const sent = request({
-        method,
-        path,
-        headers: { host: '127.0.0.1', ...headers },
-        createConnection: () => socket,
-        ...(options.signal && { signal: options.signal }),
-      });
-      sent.once('error', reject);
-      sent.once('response', (response) => {
-        const chunks: Buffer[] = [];
-        response.on('data', (chunk: Buffer) => {
-          options.onData?.(chunk);
-          chunks.push(chunk);
-        });
-        response.once('error', reject);
-        response.once('end', () => {
-          socket.destroy();
-          this.answered += 1;
-          resolve({
-            status: response.statusCode ?? 0,
-            headers: response.headers,
-            text: Buffer.concat(chunks).toString(),
-          });
-        });
-      });
-      sent.end(body);
-      // The client has paused it, to lose nothing before somebody reads.
-      socket.resume();
-    });
+  async send(path: string, options: Request & { sandbox?: string } = {}): Promise<Answer> {
+    const { sandbox = this.sandbox, ...rest } = options;
+    const answer = await sendToGateway(this.folder, sandbox, path, rest);
+    this.answered += 1;
+    return answer;
   }
 
   /** The gateway's log, one object for each line. */

@@ -21,7 +21,15 @@ const PROGRAMS = 'dist/src/sandboxes/driver/docker/inside';
 const PARTS = [
   PROGRAMS,
   'dist/src/supervisor',
-  'dist/src/gateway',
+  'dist/src/gateway/main.js',
+  'dist/src/gateway/client.js',
+  'dist/src/gateway/http-headers.js',
+  'dist/src/gateway/protocol.js',
+  'dist/src/gateway/read-line.js',
+  'dist/src/gateway/socket-path.js',
+  'dist/src/gateway/network/dial-gateway.js',
+  'dist/src/gateway/network/trust.js',
+  'dist/src/gateway/egress',
   'dist/src/common/arrivals.js',
   'dist/src/common/async.js',
   'dist/src/common/egress-network.js',
@@ -31,9 +39,6 @@ const PARTS = [
   'dist/src/common/rate-limit.js',
   'node_modules/dns-packet',
   'node_modules/@leichtgewicht/ip-codec',
-  'node_modules/undici/package.json',
-  'node_modules/undici/index.js',
-  'node_modules/undici/lib',
 ];
 const FOLDER = `${RUNTIME_MOUNT}/runtime`;
 /** Otherwise OpenSSL reads the image's configuration, which may name libraries to load. */
