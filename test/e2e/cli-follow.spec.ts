@@ -4,12 +4,12 @@ import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { runCli } from '../support/cli.js';
+import { PATIENCE_MS } from '../support/patience.js';
 import { describeWith } from '../support/requirements.js';
 import { ENCRYPTION_KEYS, type Service } from '../support/service.js';
 import { eventually, SessionsOf, startSessionService } from '../support/sessions.js';
 
 const MAIN = join(dirname(fileURLToPath(import.meta.url)), '../../dist/src/cli/main.js');
-const LIMIT_MS = 120_000;
 
 let service: Service;
 let sessions: SessionsOf;
@@ -27,7 +27,7 @@ function startFollow(args: readonly string[]) {
       FORCE_COLOR: '1',
     },
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: LIMIT_MS,
+    timeout: PATIENCE_MS,
   });
   let text = '';
   for (const stream of [child.stdout, child.stderr]) {

@@ -4,7 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { generateAccessToken } from '../../src/auth/access-token.js';
 import { HttpClient } from '../support/http-client.js';
 import { type LoggedService, startLoggedService } from '../support/statement-log.js';
-import { eventually, PATIENCE_MS } from '../support/sessions.js';
+import { PATIENCE_MS } from '../support/patience.js';
+import { eventually } from '../support/sessions.js';
 
 const MIB = 2 ** 20;
 /** JSON that takes long to parse. */

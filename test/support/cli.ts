@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { PATIENCE_MS } from './patience.js';
 import { ENCRYPTION_KEYS } from './service.js';
 
 const MAIN = join(
@@ -12,7 +13,6 @@ const MAIN = join(
   'cli',
   'main.js',
 );
-const LIMIT_MS = 120_000;
 
 export interface CliResult {
   code: number;
@@ -33,7 +33,7 @@ export async function runCli(
       process.execPath,
       [MAIN, ...args],
       {
-        timeout: LIMIT_MS,
+        timeout: PATIENCE_MS,
         env: {
           ...process.env,
           NODE_OPTIONS: undefined,

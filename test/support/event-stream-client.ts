@@ -1,4 +1,5 @@
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { PATIENCE_MS } from './patience.js';
 
 /** An event as a client reads it. Which members there are depends on `type`. */
 export interface StreamEvent {
@@ -25,7 +26,6 @@ export interface StreamOptions {
 }
 
 /** Only what hangs takes so long, however busy the machine is. Milliseconds. */
-const PATIENCE_MS = 120_000;
 
 const TERMINAL = new Set(['exit', 'error', 'terminated', 'stale']);
 const MEMBERS: Record<string, string> = {

@@ -10,11 +10,11 @@ import { ensureInstallation } from '../../src/database/installation.js';
 import { DOCKER_HOST, removeInstallation, sandboxImage } from './docker-engine.js';
 import { HttpClient } from './http-client.js';
 import { remember } from './installation-notes.js';
+import { PATIENCE_MS } from './patience.js';
 import { createTestDatabase } from './test-database.js';
 
 const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
 const MAIN = join(ROOT, 'dist', 'src', 'main.js');
-const START_LIMIT_MS = 120_000;
 const STOP_LIMIT_MS = 90_000;
 /** One ring for all, so that several services can share a database. */
 export const ENCRYPTION_KEYS = `test:${Buffer.alloc(32, 'test').toString('base64')}`;
@@ -171,7 +171,7 @@ function run(env: Record<string, string | undefined>, through: readonly string[]
 async function listening(child: ChildProcess, logs: () => string): Promise<string> {
   return new Promise((resolve, reject) => {
     const fail = (why: string) => reject(new Error(`The service ${why}:\n${logs()}`));
-    const timer = setTimeout(() => fail('did not start in time'), START_LIMIT_MS);
+    const timer = setTimeout(() => fail('did not start in time'), PATIENCE_MS);
     child.once('error', reject);
     child.once('close', (code, signal) => {
       clearTimeout(timer);

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { EventStreamClient, type StreamOptions } from './event-stream-client.js';
 import type { Answer, HttpClient } from './http-client.js';
+import { PATIENCE_MS } from './patience.js';
 import { leftOf } from './sandbox-remains.js';
 import {
   query,
@@ -133,7 +134,6 @@ export class SessionsOf {
 }
 
 /** For what a test waits for: only what hangs takes so long, however busy the machine is. Milliseconds. */
-export const PATIENCE_MS = 120_000;
 
 /** Polls until there is something else than `undefined` or false. */
 export async function eventually<T>(

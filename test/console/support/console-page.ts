@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { createServer, connect, type Socket } from 'node:net';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Service } from '../../support/service.js';
-import { PATIENCE_MS } from '../../support/sessions.js';
+import { PATIENCE_MS } from '../../support/patience.js';
 
 /** Starts the system's Chromium. Close it after the tests. */
 export async function openBrowser(): Promise<Browser> {
