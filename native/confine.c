@@ -30,7 +30,8 @@
  *   --no-new-privileges    setuid programs give no rights from now on
  *   --die-with-parent      is killed when its parent ends
  *   --chdir PATH           the working directory
- *   --environment FD       replaces the environment by the NUL-terminated entries read from the descriptor
+ *   --environment FD       replaces the environment by the NUL-terminated entries read from the descriptor, of
+ *                          which the last one is empty
  *   --clear-environment    replaces the environment by a PATH of the system's folders
  *   --seccomp FD           installs the filter read from the descriptor (an array of struct sock_filter)
  *   --announce FD          writes one byte when the program is about to be executed

@@ -38,6 +38,10 @@ char *read_all(int fd, size_t *length) {
 char **read_environment(int fd) {
   size_t length, count = 0;
   char *data = read_all(fd, &length);
+  /* An empty entry is the last one: whoever writes may have been killed in the middle, or before the beginning. */
+  if (length == 0 || data[length - 1] != '\0' || (length > 1 && data[length - 2] != '\0'))
+    fail(0, "the environment is incomplete");
+  length--;
   for (size_t i = 0; i < length; i++) count += data[i] == '\0';
   char **entries = calloc(count + 2, sizeof *entries);
   if (entries == NULL) fail(ENOMEM, "reading the environment");

@@ -105,6 +105,22 @@ async function supervise(folder: LaunchFolder, request: LaunchRequest): Promise<
   const { stage } = request;
   // With namespaces, everything ends with the first process. Otherwise all processes of the user are killed.
   const sweep = () => sweepLaunch(folder, stage.kind === 'plain' ? stage.uid : null);
+  let runtime: RuntimeProcess | undefined;
+  let isRunning = false;
+  let ending: EndReason | null = null;
+  const stop = (started: RuntimeProcess): void => {
+    // What does not run yet has nothing to finish.
+    const graceful = isRunning && (ending === 'killed' || ending === 'deadline');
+    if (graceful) started.terminate();
+    setTimeout(() => started.destroy(), graceful ? GRACE_MS : 0);
+  };
+  const end = (reason: EndReason): void => {
+    if (ending !== null) return;
+    ending = reason;
+    if (runtime !== undefined) stop(runtime);
+  };
+  // Before anybody can know this process. Otherwise the signal would end only this process, and leave what it has started.
+  process.on('SIGTERM', () => end('killed'));
   const self = identifyProcess(process.pid);
   if (self === null || !folder.claimStart({ supervisor: self })) {
     answer({ ok: true });
@@ -123,26 +139,18 @@ async function supervise(folder: LaunchFolder, request: LaunchRequest): Promise<
     // The runtime may reopen its descriptors by name, which needs the permissions of its own user.
     for (const { writeEnd } of pipes) fchownSync(writeEnd, stage.uid, stage.uid);
   }
-  const runtime = await startRuntime(request, [pipes[0].writeEnd, pipes[1].writeEnd]);
+  runtime = await startRuntime(request, [pipes[0].writeEnd, pipes[1].writeEnd]);
+  if (ending !== null) stop(runtime);
   for (const pipe of pipes) pipe.releaseWriteEnd();
-
-  let ending: EndReason | null = null;
-  const end = (reason: EndReason): void => {
-    if (ending !== null) return;
-    ending = reason;
-    const graceful = reason === 'killed' || reason === 'deadline';
-    if (graceful) runtime.terminate();
-    setTimeout(() => runtime.destroy(), graceful ? GRACE_MS : 0);
-  };
-  process.on('SIGTERM', () => end('killed'));
   process.on('uncaughtException', (error) => {
     writeSync(2, `${error.stack ?? error.message}\n`);
-    runtime.destroy();
+    runtime?.destroy();
     process.exit(1);
   });
 
   try {
     await runtime.started;
+    isRunning = true;
   } catch (error) {
     runtime.destroy();
     const complaint = pipes[1].drainText().trim().split('\n').at(-1) ?? '';

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import {
+  endCollecting,
   feedChild,
   announcement,
   ENVIRONMENT_FD,
@@ -67,8 +68,7 @@ export function startPlain(
     terminate: () => signalAll(asFarAsKnown(pids), 'SIGTERM'),
     destroy: () => {
       killAll(() => asFarAsKnown(pids));
-      // On SIGTERM it kills all processes below it.
-      if (child.exitCode === null && child.signalCode === null) child.kill('SIGTERM');
+      endCollecting(child);
     },
   };
 }

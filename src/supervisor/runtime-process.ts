@@ -17,11 +17,7 @@ export function feedChild(child: ChildProcess, fd: number, data: string | Buffer
   pipe.end(data);
 }
 
-/**
- * Kills a child that was spawned `detached`, including everything that it forked. Killing only bubblewrap is not
- * enough: its fork waits for bubblewrap before it sets its parent-death signal, so it would wait forever with the
- * child's pipes open.
- */
+/** Kills a child that was spawned `detached`, with the processes that it forked. */
 export function killGroup(child: ChildProcess): void {
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
   try {
@@ -29,6 +25,11 @@ export function killGroup(child: ChildProcess): void {
   } catch {
     // The process group has just ended.
   }
+}
+
+/** Ends a collecting process (`confine --reap`), which first kills everything below it. */
+export function endCollecting(child: ChildProcess): void {
+  if (child.exitCode === null && child.signalCode === null) child.kill('SIGTERM');
 }
 
 /** The descriptors where `confine` finds the filter, announces the command, and finds its environment. */
@@ -66,11 +67,11 @@ export interface RuntimeProcess {
   destroy(): void;
 }
 
-/** Encodes the runtime's environment for `confine`. */
+/** Encodes the runtime's environment for `confine`. An empty entry ends it, so that a part is not taken for the whole. */
 export function environmentOf({ environment }: LaunchRequest): string {
   const entries = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
   if (entries.some((entry) => entry.includes('\0'))) throw new Error('a variable contains NUL');
-  return entries.map((entry) => `${entry}\0`).join('');
+  return [...entries, ''].map((entry) => `${entry}\0`).join('');
 }
 
 /** The processes to kill. Returns none if they are unknown, because the following steps kill all of them anyway. */

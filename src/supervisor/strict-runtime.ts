@@ -1,10 +1,11 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createInterface } from 'node:readline';
-import { joinGroups, confine } from './confine.js';
+import { packageRoot } from '../common/package-root.js';
+import { joinGroups, confine, confineProgram } from './confine.js';
 import {
   childPipe,
+  endCollecting,
   feedChild,
-  killGroup,
   announcement,
   ENVIRONMENT_FD,
   environmentOf,
@@ -44,18 +45,22 @@ export function startStrict(
   stage: StrictStage,
   output: RuntimeOutput,
 ): RuntimeProcess {
-  const [program, ...nest] = stage.nest;
+  const [bwrap] = stage.nest;
+  // A collecting process is above all others: it ends them when this process ends, however early. Killing only bubblewrap
+  // is not enough: its fork waits for bubblewrap before it sets its parent-death signal, so it would wait forever.
+  const [program = '', ...collecting] = confine(confineProgram(packageRoot()), { reap: true });
   const child = spawn(
     program,
     [
-      ...nest,
+      ...collecting,
+      ...stage.nest,
       '--',
       '/bin/sh',
       '-c',
       STAGE,
       'sh',
       ...listenCommand(stage.listen, stage.listeners),
-      program,
+      bwrap,
       ...confine(stage.confine, {
         close: true,
         limits: request.limits,
@@ -77,7 +82,6 @@ export function startStrict(
   feedChild(child, ARGUMENTS_FD, [...stage.sandbox, '--clearenv'].join('\0'));
   feedChild(child, SECCOMP_FD, Buffer.from(request.seccomp, 'base64'));
   feedChild(child, 0, request.stdin);
-  feedChild(child, ENVIRONMENT_FD, environmentOf(request));
 
   let init: number | null = null;
   const prepared = new Promise<void>((resolve) => {
@@ -91,11 +95,15 @@ export function startStrict(
   const exited = exitCodeOf(child);
   return {
     started: Promise.all([
-      // Both take some time, and no code of the tenant runs before both are done.
+      // Both take some time, and no code of the tenant runs before both are done. The gate also opens if this process
+      // ends; but without the whole environment no command is executed.
       Promise.all([
         serveNetwork(child, stage),
         prepared.then(() => joinGroups(request.cgroups, pids)),
-      ]).then(() => feedChild(child, GATE_FD, '.')),
+      ]).then(() => {
+        feedChild(child, GATE_FD, '.');
+        feedChild(child, ENVIRONMENT_FD, environmentOf(request));
+      }),
       announcement(child, exited),
     ]).then(() => undefined),
     exited,
@@ -107,9 +115,9 @@ export function startStrict(
         'SIGTERM',
       ),
     destroy: () => {
-      // Killing the sandbox's init ends everything in the sandbox. Before there is an init, kill bubblewrap itself.
+      // Killing the sandbox's init ends everything in the sandbox.
       if (init !== null) signalAll([init], 'SIGKILL');
-      killGroup(child);
+      endCollecting(child);
     },
   };
 }
