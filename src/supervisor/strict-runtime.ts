@@ -33,11 +33,15 @@ const GATE_FD = 8;
  */
 const STAGE = `
 "$1" "$2" </dev/null >/dev/null ${[4, 5, 6, 7, 8, 9].map((fd) => `${fd}>&-`).join(' ')} &
-bwrap=$3
-shift 3
-exec "$bwrap" --args ${ARGUMENTS_FD} --seccomp ${SECCOMP_FD} --json-status-fd ${STATUS_FD} --block-fd ${GATE_FD} -- \\
-  "$@" 3>&-
+shift 2
+exec "$@" 3>&-
 `;
+const BWRAP_DESCRIPTORS = {
+  '--args': ARGUMENTS_FD,
+  '--seccomp': SECCOMP_FD,
+  '--json-status-fd': STATUS_FD,
+  '--block-fd': GATE_FD,
+};
 
 /** The runtime in its own namespaces. This process serves its network until the process ends. */
 export function startStrict(
@@ -48,7 +52,8 @@ export function startStrict(
   const [bwrap] = stage.nest;
   // A collecting process is above all others: it ends them when this process ends, however early. Killing only bubblewrap
   // is not enough: its fork waits for bubblewrap before it sets its parent-death signal, so it would wait forever.
-  const [program = '', ...collecting] = confine(confineProgram(packageRoot()), { reap: true });
+  const confining = confineProgram(packageRoot());
+  const [program = '', ...collecting] = confine(confining, { reap: true });
   const child = spawn(
     program,
     [
@@ -60,12 +65,14 @@ export function startStrict(
       STAGE,
       'sh',
       ...listenCommand(stage.listen, stage.listeners),
+      // The agent can change what bubblewrap's process in the sandbox does, so that one has the same limits. The kernel
+      // counts processes per user namespace, so their limit must be set in the outer one.
+      ...confine(confining, { limits: request.limits, limitProcesses: true }),
       bwrap,
+      ...Object.entries(BWRAP_DESCRIPTORS).flatMap(([option, fd]) => [option, String(fd)]),
+      '--',
       ...confine(stage.confine, {
         close: true,
-        limits: request.limits,
-        // The kernel counts processes per user namespace, so the limit must be set inside of it.
-        limitProcesses: true,
         sealInput: true,
         chdir: request.cwd,
         environment: ENVIRONMENT_FD,

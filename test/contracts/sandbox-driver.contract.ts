@@ -11,6 +11,8 @@ import type {
 } from '../../src/sandboxes/driver/sandbox-driver.js';
 import { describeFiles } from './sandbox-files.contract.js';
 import { SandboxError } from '../../src/supervisor/sandbox-error.js';
+import { commandOf, names } from '../support/sandbox-processes.js';
+import { eventually } from '../support/sessions.js';
 
 /** One installation of a driver, as the contract sees it. */
 export interface DriverUnderTest {
@@ -573,6 +575,22 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
           stdout: 'hi\nbye\n',
           exit: { reason: 'killed' },
         });
+      });
+
+      it('leaves nothing of a launch that is killed while it starts', async () => {
+        const mark = randomUUID();
+        for (let round = 0; round < 15; round += 1) {
+          const launch = { sandboxId, ...bash(`: ${mark}; sleep 607`) };
+          const launching = driver.launch(launch).catch(() => undefined);
+          await delay(round * 10);
+          await driver.kill(launch);
+          await launching;
+        }
+        // The mark is also in the arguments of whatever was to start the command.
+        await eventually(
+          async () => names('/proc').every((name) => !commandOf(name).includes(mark)),
+          'nothing to be left of the launches',
+        );
       });
 
       it('works after a restart, and does nothing to what has ended', async () => {

@@ -215,6 +215,16 @@ function describeProbes(name: string, view: View, make: () => Promise<DriverUnde
       expect(output).not.toContain('PLANTED');
     });
 
+    it('could change no process that has other limits than its own', async () => {
+      const { output } = await probe(`
+        limits() { grep -E '^Max (core|open|processes)' $1/limits; cat $1/oom_score_adj; }
+        own=$(limits /proc/self)
+        for p in /proc/[0-9]*; do
+          [ ! -O $p ] || [ ! -d $p ] || [ "$(limits $p)" = "$own" ] || { echo $p; limits $p; }
+        done; echo looked`);
+      expect(output).toBe('looked\n');
+    });
+
     it('can neither signal nor trace a process of the host', async () => {
       const { output } = await probe(
         `kill -9 ${victim.pid} || echo refused; perl -e 'syscall(${x64 ? 101 : 117}, 16, ${victim.pid}, 0, 0) == 0 ? print "traced" : print "not traced"'`,
