@@ -21,3 +21,12 @@ const ALLOWED: readonly RegExp[] = [
 export function isGitRequest(method: string, path: string): boolean {
   return ALLOWED.some((pattern) => pattern.test(`${method} ${path}`));
 }
+
+/**
+ * Whether git or git LFS sends such a request for some repository.
+ * @param path with that of the repository
+ */
+export function isGitRequestBelow(method: string, path: string): boolean {
+  const parts = path.split('/');
+  return parts.some((_, index) => isGitRequest(method, parts.slice(index).join('/')));
+}

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { GitGrant } from '../grants.js';
-import { isGitRequest } from './git-requests.js';
+import { isGitRequest, isGitRequestBelow } from './git-requests.js';
 import { LfsBatchRewriter } from './lfs-batch.js';
 import {
   CREDENTIAL_HEADERS,
@@ -35,7 +35,8 @@ export class GitRoute implements Route {
     const grant = this.check(password, 'git', sandbox);
     const found = repositoryOf(grant, url);
     if (found === undefined) {
-      if (isRewritten(grant, url)) return { url, grant, drop: CREDENTIAL_HEADERS, headers: {} };
+      if (isRewritten(grant, url) && isGitRequestBelow(request.method ?? '', url.pathname))
+        return { url, grant, drop: CREDENTIAL_HEADERS, headers: {} };
       throw new Refusal(403, `${url.host}${url.pathname} is not a repository of this session`, {
         reason: 'wrong_target',
         grant,

@@ -116,7 +116,8 @@ export class ModelRoute implements Route {
       // Usage is read from the response as it passes, so it must not be compressed.
       headers: { 'accept-encoding': 'identity', ...authenticate(grant.key) },
       ...(isMetered && { metered: grant }),
-      ...(path.endsWith('/chat/completions') && { transformRequest: () => [askForUsage()] }),
+      ...(path.endsWith('/chat/completions') && { transformRequest: () => [askForUsage('chat')] }),
+      ...(path.endsWith('/responses') && { transformRequest: () => [askForUsage('responses')] }),
     };
   }
 

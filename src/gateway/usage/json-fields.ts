@@ -38,7 +38,8 @@ export class JsonFields {
 
   /**
    * @param wanted paths such as `usage.input_tokens`
-   * @param found called with each wanted member that is a string, number, boolean or null
+   * @param found called with each wanted member that is a string, number, boolean or null; with `{}` or `[]` where one that
+   *   is an object or array begins
    */
   constructor(
     private readonly wanted: ReadonlySet<string>,
@@ -109,10 +110,12 @@ export class JsonFields {
 
   private open(isArray: boolean): void {
     const prefix = this.depth === 0 ? '' : this.childPrefix();
+    const path = this.level?.path;
+    if (path !== undefined && this.wanted.has(path)) this.found(path, isArray ? [] : {});
     this.depth += 1;
     if (this.depth > MAX_DEPTH) return;
-    const path = !isArray ? undefined : this.depth === 1 ? '' : `${prefix}[]`;
-    this.levels.push({ isArray, prefix, path });
+    const first = !isArray ? undefined : this.depth === 1 ? '' : `${prefix}[]`;
+    this.levels.push({ isArray, prefix, path: first });
   }
 
   private childPrefix(): string {

@@ -299,6 +299,10 @@ describe('git', () => {
   it('reaches a repository whose name begins the same, without the token', async () => {
     expect((await git('/team/app-docs.git/info/refs', gitGrant())).status).toBe(200);
     expect(received[0]?.raw).not.toMatch(/authorization/i);
+    received = [];
+    expect((await gitBy('DELETE', '/team/app-settings')).status).toBe(403);
+    expect((await git('/team/app-docs/settings', gitGrant())).status).toBe(403);
+    expect(received).toEqual([]);
   });
 
   it('LFS objects are fetched through the gateway, and no answer has the token', async () => {
