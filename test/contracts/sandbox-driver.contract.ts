@@ -11,7 +11,7 @@ import type {
 } from '../../src/sandboxes/driver/sandbox-driver.js';
 import { describeFiles } from './sandbox-files.contract.js';
 import { SandboxError } from '../../src/supervisor/sandbox-error.js';
-import { commandOf, names } from '../support/sandbox-processes.js';
+import { commandOf, names as entries } from '../support/sandbox-processes.js';
 import { eventually } from '../support/sessions.js';
 
 /** One installation of a driver, as the contract sees it. */
@@ -590,7 +590,7 @@ export function describeSandboxDriver(name: string, make: () => Promise<DriverUn
         }
         // The mark is also in the arguments of whatever was to start the command.
         await eventually(
-          async () => names('/proc').every((name) => !commandOf(name).includes(mark)),
+          async () => entries('/proc').every((pid) => !commandOf(pid).includes(mark)),
           'nothing to be left of the launches',
         );
       });
