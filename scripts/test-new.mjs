@@ -1,7 +1,9 @@
 import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, relative, resolve } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
 import { complain, say } from './lib/output.mjs';
 import { NODE, ROOT, StepError, prepare } from './lib/project.mjs';
@@ -15,7 +17,7 @@ const USAGE = `npm run test:new [-- OPTIONS] [PATH...]
 Runs each test file that a change adds or touches ten times while all cores are busy, to find those that fail now and
 then. Files that were only moved do not count.
 
-  PATH             test files to run instead
+  PATH             test files or folders to run instead
   --base COMMIT    what the change is compared with; default: where it left main, on main the previous commit
   --times NUMBER   runs of each file; default: 10
   --minutes NUMBER begins no further run after so many minutes; default: 20
@@ -31,6 +33,16 @@ const burn = () => {
 burn();
 `;
 
+/** The Jest that runs, and the signal that ended it. */
+let running;
+let stopped;
+for (const signal of ['SIGINT', 'SIGTERM']) {
+  process.on(signal, () => {
+    stopped = signal;
+    running?.kill(signal);
+  });
+}
+
 try {
   process.exitCode = await main();
 } catch (error) {
@@ -40,7 +52,11 @@ try {
 }
 
 async function main() {
-  const { base, times, minutes, paths } = readOptions();
+  const { help, base, times, minutes, paths } = readOptions();
+  if (help) {
+    say(USAGE);
+    return 0;
+  }
   const files = paths.length > 0 ? paths : touchedTests(base ?? defaultBase());
   if (files.length === 0) {
     say('The change adds or touches no test file.');
@@ -52,14 +68,15 @@ async function main() {
   try {
     ensureSystemPackages(say);
     prepare(say);
-    const projects = projectsOf(files);
+    say('Looking up which projects run the test files …');
+    const projects = await projectsOf(files);
     if (STAGES.some((stage) => stage.engine && stage.projects.some((name) => projects.has(name)))) {
       stopEngine = await startEngine(say);
     }
     for (let core = 0; core < availableParallelism(); core += 1) {
       burners.push(spawn(NODE, ['-e', BURN], { stdio: 'ignore' }));
     }
-    return runAll(projects, times, Date.now() + minutes * 60_000);
+    return await runAll(projects, times, Date.now() + minutes * 60_000);
   } finally {
     for (const burner of burners) burner.kill('SIGKILL');
     await stopEngine();
@@ -78,7 +95,7 @@ function readOptions() {
         help: { type: 'boolean' },
       },
     });
-    if (values.help) throw new StepError(USAGE);
+    if (values.help) return { help: true, paths: positionals };
     const [times, minutes] = [Number(values.times), Number(values.minutes)];
     if (!(Number.isInteger(times) && times > 0 && minutes > 0)) {
       throw new StepError(`--times and --minutes take positive numbers\n\n${USAGE}`);
@@ -99,13 +116,24 @@ function git(...args) {
   return stdout.trim();
 }
 
+function isCommit(name) {
+  const { status } = spawnSync('git', ['rev-parse', '--verify', '--quiet', `${name}^{commit}`], {
+    cwd: ROOT,
+    stdio: 'ignore',
+  });
+  return status === 0;
+}
+
 function defaultBase() {
-  const base = git('merge-base', 'HEAD', 'main');
+  const trunk = ['main', 'origin/main'].find(isCommit);
+  if (trunk === undefined) throw new StepError('There is no branch main here: name a --base');
+  const base = git('merge-base', 'HEAD', trunk);
   return base === git('rev-parse', 'HEAD') ? 'HEAD~1' : base;
 }
 
 /** Test files that the commits since then and the work tree add or change. */
 function touchedTests(base) {
+  if (!isCommit(base)) throw new StepError(`There is no commit ${base}`);
   const changed = git('diff', '--name-status', '--find-renames=100%', base)
     .split('\n')
     .map((line) => line.split('\t'))
@@ -117,44 +145,64 @@ function touchedTests(base) {
   );
 }
 
-/** @returns {Map<string, string[]>} the files by the first project that runs them */
-function projectsOf(files) {
+/**
+ * @param {string[]} paths of files, and of folders with files
+ * @returns {Promise<Map<string, string[]>>} the files by the first project that runs them
+ */
+async function projectsOf(paths) {
   const found = new Map();
-  const left = new Set(files);
+  const known = new Set();
+  const used = new Set();
   const projects = STAGES.flatMap((stage) => stage.projects ?? []);
   for (const project of projects) {
-    const { stdout } = jest(['--listTests', `--selectProjects=${project}`], 'pipe');
+    const { stdout } = await jest(['--listTests', `--selectProjects=${project}`]);
     const own = stdout
       .split('\n')
-      .map((path) => relative(ROOT, path))
-      .filter((path) => left.delete(path));
+      .filter((line) => line !== '')
+      .map((file) => relative(ROOT, file))
+      .filter((file) => {
+        const by = paths.find((path) => file === path || file.startsWith(`${path}/`));
+        if (by === undefined || known.has(file)) return false;
+        used.add(by);
+        known.add(file);
+        return true;
+      });
     if (own.length > 0) found.set(project, own);
   }
+  const unused = paths.filter((path) => !used.has(path));
+  if (unused.length > 0) throw new StepError(`No project of Jest runs ${unused.join(', ')}`);
   return found;
 }
 
-function jest(args, output) {
-  return spawnSync('npm', ['run', '--silent', 'jest', '--', ...args], {
+/** @returns {Promise<{ok: boolean, stdout: string, stderr: string}>} what Jest says, in a group that ends with this process */
+async function jest(args) {
+  const child = spawn('npm', ['run', '--silent', 'jest', '--', ...args], {
     cwd: ROOT,
-    encoding: 'utf8',
-    stdio: ['ignore', output, output],
-    maxBuffer: 64 * 2 ** 20,
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
+  running = child;
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close'),
+  ]);
+  if (stopped !== undefined) throw new StepError(`Stopped by ${stopped}`);
+  return { ok: code === 0, stdout, stderr };
 }
 
 /** Runs each file once, then each a second time, and so on. @returns the exit code */
-function runAll(projects, times, giveUpAt) {
+async function runAll(projects, times, giveUpAt) {
   const results = new Map();
   for (let round = 0; round < times; round += 1) {
     for (const [project, files] of projects) {
       for (const file of files) {
         if (Date.now() > giveUpAt) continue;
-        const { status, stderr } = jest([file, `--selectProjects=${project}`], 'pipe');
+        const { ok, stderr } = await jest([file, `--selectProjects=${project}`]);
         const result = results.get(file) ?? { runs: 0, failures: [] };
         result.runs += 1;
-        if (status !== 0) result.failures.push(stderr);
+        if (!ok) result.failures.push(stderr);
         results.set(file, result);
-        say(`${status === 0 ? 'ok    ' : 'FAILED'}  ${round + 1}/${times}  ${file}`);
+        say(`${ok ? 'ok    ' : 'FAILED'}  ${round + 1}/${times}  ${file}`);
       }
     }
   }

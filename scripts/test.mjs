@@ -25,7 +25,11 @@ const MOST_FAILED_FILES = 20;
 const SLOWEST = 20;
 
 try {
-  const { stages, paths } = chosenStages();
+  const { help, stages, paths } = chosenStages();
+  if (help) {
+    say(USAGE);
+    process.exit();
+  }
   const endTestRun = beginTestRun();
   let stopEngine = async () => undefined;
   try {
@@ -50,7 +54,7 @@ try {
   process.exitCode = 1;
 }
 
-/** @returns {{stages: import('./lib/test-stages.mjs').Stage[], paths: string[]}} */
+/** @returns {{help?: boolean, stages: import('./lib/test-stages.mjs').Stage[], paths: string[]}} */
 function chosenStages() {
   let options;
   try {
@@ -67,12 +71,14 @@ function chosenStages() {
     throw new StepError(`${error.message}\n\n${USAGE}`);
   }
   const { values, positionals: paths } = options;
-  if (values.help) throw new StepError(USAGE);
   const indexOf = (name) => {
     const index = STAGES.findIndex((stage) => stage.name === name);
     if (index === -1) throw new StepError(`There is no stage "${name}"\n\n${USAGE}`);
     return index;
   };
+  if (values.help) return { help: true, stages: [], paths };
+  if (values.only !== undefined && values.from !== undefined)
+    throw new StepError(`--only and --from exclude each other\n\n${USAGE}`);
   if (values.only !== undefined) {
     return { stages: values.only.split(',').map((name) => STAGES[indexOf(name)]), paths };
   }
@@ -99,6 +105,8 @@ function prepareSoftware() {
 async function runAll(stages, paths) {
   const results = mkdtempSync(join(tmpdir(), 'results-'));
   const rows = [];
+  /** The tests that the paths have picked. */
+  let ran = 0;
   try {
     for (const stage of stages) {
       const steps = stage.scripts
@@ -112,6 +120,7 @@ async function runAll(stages, paths) {
         row.failed.push(...done.failed);
         row.skipped.push(...done.skipped);
         row.files.push(...done.files);
+        if (stage.projects) ran += done.passed + done.failed.length + done.skipped.length;
       }
       rows.push(row);
     }
@@ -119,6 +128,10 @@ async function runAll(stages, paths) {
     rmSync(results, { recursive: true, force: true });
   }
   report(rows);
+  if (paths.length > 0 && ran === 0) {
+    complain(`No test of these stages is in a file whose path contains ${paths.join(' or ')}`);
+    return 1;
+  }
   return rows.every(({ failed }) => failed.length === 0) ? 0 : 1;
 }
 

@@ -38,7 +38,12 @@ export async function start(env: Environment): Promise<void> {
     app.useLogger(logger);
     app.flushLogs();
     if (config.role === 'worker') dependOnWorker(app);
-    await app.listen(config.port, config.host);
+    await app.listen(config.port, config.host).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EADDRINUSE') throw error;
+      throw new Error(`Port ${config.port} of ${config.host} is in use: set PORT to a free one`, {
+        cause: error,
+      });
+    });
     // Who runs a worker does not look for a token in its output.
     const firstToken =
       config.role === 'worker' ? undefined : await app.get(Accounts).ensureFirstUser();

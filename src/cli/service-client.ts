@@ -102,5 +102,7 @@ function detailOf(text: string): string | undefined {
 export function unreachable(url: string, error: unknown): Unreachable {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   const reason = cause instanceof Error ? cause.message || cause.name : String(cause);
-  return new Unreachable(`${url} cannot be reached: ${reason}`, { cause: error });
+  const remedy =
+    url === DEFAULT_URL ? ' (set another address with --url or AGENT_SESSIONS_URL)' : '';
+  return new Unreachable(`${url} cannot be reached: ${reason}${remedy}`, { cause: error });
 }

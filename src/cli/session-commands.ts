@@ -9,6 +9,7 @@ import {
   duration,
   fields,
   table,
+  usageError,
 } from './command-line.js';
 import { addFollowCommand } from './follow-command.js';
 import { changes, type Operator, reads } from './operator.js';
@@ -88,7 +89,13 @@ function addList(sessions: Command, operator: Operator): void {
       ],
     ),
     operator,
-    async ({ sessions: operations }, { agent, limit = DEFAULT_LIMIT, ...filter }: ListOptions) => {
+    async (
+      { sessions: operations, accounts },
+      { agent, limit = DEFAULT_LIMIT, ...filter }: ListOptions,
+    ) => {
+      // A name that nobody has is an error, not an empty list.
+      if (filter.user !== undefined) await accounts.getUser(filter.user);
+      if (filter.provider !== undefined) await requireProvider(filter.provider);
       const records = await operations.list({ ...filter, agentId: agent, limit });
       return {
         json: { sessions: records },
@@ -107,6 +114,14 @@ function addList(sessions: Command, operator: Operator): void {
       };
     },
   );
+}
+
+/** Runtimes take time to load, which other commands need not wait for. */
+async function requireProvider(name: string): Promise<void> {
+  const { RUNTIMES } = await import('../runtimes/registry.js');
+  const known = RUNTIMES.map(({ provider }) => provider);
+  if (known.includes(name)) return;
+  throw usageError(`there is no provider ${JSON.stringify(name)}: use ${known.join(', ')}`);
 }
 
 function described(session: SessionDetails): string {

@@ -36,10 +36,17 @@ describeWith(['bubblewrap'], 'sessions on the command line', () => {
       count('--provider', 'shell', '--agent', agentId, '--newer-than', '1h'),
       count('--provider', 'anthropic'),
       count('--agent', id),
-      count('--user', 'nobody'),
       count('--newer-than', '1ms'),
     ]);
-    expect(counts).toEqual([1, 0, 0, 0, 0]);
+    expect(counts).toEqual([1, 0, 0, 0]);
+    // A name that does not exist is an error, not an empty list.
+    for (const [filter, code, complaint] of [
+      [['--user', 'nobody'], 3, 'There is no user "nobody"'],
+      [['--provider', 'nonsense'], 2, 'there is no provider "nonsense": use anthropic, '],
+    ] as const) {
+      const refused = await cli('sessions', 'list', ...filter);
+      expect(refused).toMatchObject({ code, stderr: expect.stringContaining(complaint) });
+    }
 
     const shown = await cli('sessions', 'show', id, '--json');
     expect(shown.json).toMatchObject({

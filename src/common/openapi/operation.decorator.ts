@@ -46,14 +46,20 @@ export function Operation({
     ApiOperation({ operationId: id }),
     ...(body ? [TakesBody(), ApiBody({ type: body.type, examples: named(body.examples) })] : []),
     ...(forOperators ? [OperatorRoute({ takesBody: body !== undefined })] : []),
-    ...Object.entries(refusals).map(([status, sentences]) =>
-      ApiResponse({
-        status: Number(status),
-        description: REFUSALS[status as '404'],
-        ...refusalBody(Number(status), sentences),
-      }),
+    ...Object.entries(forOperators ? forEverybodyElse(refusals) : refusals).map(
+      ([status, sentences]) =>
+        ApiResponse({
+          status: Number(status),
+          description: REFUSALS[status as '404'],
+          ...refusalBody(Number(status), sentences),
+        }),
     ),
   );
+}
+
+/** For everybody else these routes are not there. */
+function forEverybodyElse(refusals: NonNullable<OperationOptions['refusals']>) {
+  return { ...refusals, 404: [...(refusals[404] ?? []), 'Not found'] };
 }
 
 function refusalBody(status: number, sentences: readonly string[]) {
