@@ -8,6 +8,7 @@ import { Metrics } from '../metrics/metrics.js';
 import { RemoteGateway } from '../gateway/network/remote-gateway.js';
 import { type SharedGatewayConfig, sharedGatewayConfig } from '../gateway/gateway-config.js';
 import { GRANT_KEYS, KeyRing } from '../secrets/key-ring.js';
+import { type ConfiguredLimits, sandboxLimits } from '../supervisor/sandbox-options.js';
 import { LimitLog } from './limit-log.js';
 import type { SandboxDriver } from './driver/sandbox-driver.js';
 import { SandboxRoom } from './sandbox-room.js';
@@ -61,7 +62,7 @@ interface DriverParts {
   config: AppConfig;
   sql: Sql;
   gatewayConfig: SharedGatewayConfig;
-  limits: { memoryBytes: number; diskBytes: number; processes: number };
+  limits: ConfiguredLimits;
   gateways: { host: string; port: number }[];
   logger: { warn(message: string): void; debug(message: string): void };
   unknownStates: UnknownStatesReport;
@@ -106,16 +107,18 @@ export const DRIVERS = {
     logger,
     unknownStates,
   }: DriverParts): Promise<SandboxDriver> => {
-    const { makeDockerDriver } = await import('./driver/docker/make-docker-driver.js');
-    return makeDockerDriver({
-      ...config.sandbox.docker,
+    const { host, certPath, ...docker } = config.sandbox.docker;
+    const { DockerSandboxDriver } = await import('./driver/docker/docker-sandbox-driver.js');
+    return new DockerSandboxDriver({
+      ...docker,
+      engine: { host, ...(certPath !== undefined && { certPath }) },
       cache: { images: config.sandbox.builds.kept, seconds: config.sandbox.builds.keptSeconds },
       buildLimitMs: config.sandbox.builds.limitMs,
       cpus: config.sandbox.cpus,
       // Several processes, on several hosts, are one installation when they share a database.
       installation: async () => (await ensureInstallation(sql)).id,
       gatewayConfig,
-      limits,
+      limits: sandboxLimits(limits),
       gateways,
       logger,
       unknownStates,
@@ -134,8 +137,9 @@ export const DRIVERS = {
     const { url, workersUrl } = config.gateway;
     const { certificates, privateHosts } = config.network;
     const { image, runtime } = config.sandbox.docker;
-    const { makeKubernetesDriver } = await import('./driver/kubernetes/make-kubernetes-driver.js');
-    return makeKubernetesDriver({
+    const { KubernetesSandboxDriver } =
+      await import('./driver/kubernetes/kubernetes-sandbox-driver.js');
+    return new KubernetesSandboxDriver({
       ...kubernetes,
       image,
       runtimeClass: runtime,
@@ -153,7 +157,7 @@ export const DRIVERS = {
       }),
       gateways,
       privateHosts,
-      limits,
+      limits: sandboxLimits(limits),
       logger,
       unknownStates,
     });
@@ -170,8 +174,8 @@ export const DRIVERS = {
     const { url, workersUrl } = config.gateway;
     const { certificates } = config.network;
     const hasKeys = Object.values(config.providers).some(({ apiKey }) => apiKey !== undefined);
-    const { makeSpritesDriver } = await import('./driver/sprites/make-sprites-driver.js');
-    return makeSpritesDriver({
+    const { SpritesSandboxDriver } = await import('./driver/sprites/sprites-sandbox-driver.js');
+    return new SpritesSandboxDriver({
       access: { token, baseUrl },
       prefix,
       installation: async () => (await ensureInstallation(sql)).id,
@@ -186,7 +190,7 @@ export const DRIVERS = {
       }),
       ...(url === undefined &&
         hasKeys && { needsGateway: 'sprites get no keys of model providers without a gateway' }),
-      limits,
+      limits: sandboxLimits(limits),
       logger,
       unknownStates,
     });

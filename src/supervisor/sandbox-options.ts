@@ -21,6 +21,18 @@ export interface SandboxLimits {
   openFiles: number;
 }
 
+/** The limits that are configured. */
+export type ConfiguredLimits = Pick<SandboxLimits, 'processes' | 'memoryBytes' | 'diskBytes'>;
+
+const TMP_SHARE = 4;
+const OPEN_FILES = 8192;
+
+/** All limits: with those that need not be configurable. */
+export function sandboxLimits(configured: ConfiguredLimits): SandboxLimits {
+  const tmpBytes = Math.ceil(configured.memoryBytes / TMP_SHARE);
+  return { ...configured, tmpBytes, openFiles: OPEN_FILES };
+}
+
 /** Messages for the operator; never secrets. */
 export interface SandboxLogger {
   warn(message: string): void;

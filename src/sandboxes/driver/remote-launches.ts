@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { UnknownState, type UnknownStates } from '../../supervisor/sandbox-error.js';
 import { SupervisorClient } from '../../supervisor/supervisor-client.js';
-import type { LaunchRef } from './sandbox-driver.js';
+import type { LaunchRef, ScriptResult } from './sandbox-driver.js';
 
 /** How long a supervisor may take to kill a launch, unless the driver says otherwise. */
 const KILL_MS = 1500;
@@ -47,6 +47,22 @@ export class RemoteLaunches {
     });
     this.clients.set(sandboxId, client);
     return client;
+  }
+
+  /**
+   * Runs a script to its end. It does not outlive who waits for it, also if only the connection has broken.
+   * @throws SandboxError as documented in the port
+   */
+  async run(
+    sandboxId: string,
+    launch: Parameters<SupervisorClient['run']>[0],
+  ): Promise<ScriptResult> {
+    try {
+      return await this.supervisor(sandboxId).run(launch);
+    } catch (error) {
+      await this.kill({ sandboxId, launchId: launch.launchId }).catch(() => undefined);
+      throw error;
+    }
   }
 
   /** Ends a launch. If its supervisor does not do that in time, all of its sandbox is stopped. */

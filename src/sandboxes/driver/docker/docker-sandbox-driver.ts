@@ -3,33 +3,24 @@ import type {
   CreateSandboxOptions,
   DiskLimit,
   Existence,
-  GatewayAccess,
   LaunchOptions,
   LaunchRef,
   NetworkPolicy,
   ProvideProgramsOptions,
   RunScriptOptions,
-  SandboxDriver,
-  SandboxFile,
-  SandboxLayout,
   SandboxRef,
   ScriptResult,
-  SpoolEvent,
   LimitReport,
 } from '../sandbox-driver.js';
+import { ignoreGone, RemoteSandboxDriver } from '../remote-sandbox-driver.js';
+import type { LaunchRequest } from '../../../supervisor/launch-request.js';
 import { SandboxError, requireId, requireNotAborted } from '../../../supervisor/sandbox-error.js';
-import { HOME, WORKSPACE } from '../../../supervisor/sandbox-options.js';
-import { BROKER } from '../../../supervisor/relay/listener-plan.js';
 import { Relay } from '../../../supervisor/relay/relay.js';
-import type { FileCall } from '../../../supervisor/files/file-call.js';
-import type { Item } from '../../../supervisor/protocol/frames.js';
-import { packFiles } from '../../../supervisor/packed-files.js';
 import type { Profile } from './docker-launches.js';
 import type { RunningSandbox } from './docker-sandboxes.js';
 import type { Layer } from './image-layers.js';
-import type { Installation } from './installation.js';
+import { connectInstallation, type Installation } from './installation.js';
 import { isEngineAway, translate, inTime } from './engine.js';
-import { EngineRequests } from './engine-requests.js';
 import type { DockerSandboxOptions } from './options.js';
 import { provideProgramLayer } from './program-layer.js';
 
@@ -46,22 +37,17 @@ const ROOT_LIMIT_MS = 10_000;
  * scripts run as root of a container: this driver does not control what they create there, but they can reach neither
  * the network nor the engine.
  */
-export class DockerSandboxDriver implements SandboxDriver {
+export class DockerSandboxDriver extends RemoteSandboxDriver<Installation> {
   readonly name = 'docker';
-  private readonly engine: EngineRequests;
   private root: Promise<string> | undefined;
   private packageHostsOf: { image: string; hosts: readonly string[] } | undefined;
 
   constructor(private readonly options: DockerSandboxOptions) {
-    this.engine = new EngineRequests(options);
-  }
-
-  layout(_sandboxId: string): SandboxLayout {
-    return { home: HOME, workspace: WORKSPACE };
+    super();
   }
 
   async preflight({ signal }: { signal: AbortSignal }): Promise<void> {
-    await this.engine.ask(signal, async ({ preflight }) => void (await preflight.check(signal)));
+    await this.ask(signal, async ({ preflight }) => void (await preflight.check(signal)));
   }
 
   async limits(options: { signal: AbortSignal }): Promise<LimitReport> {
@@ -78,7 +64,7 @@ export class DockerSandboxDriver implements SandboxDriver {
     const { network, writableRoot, signal, setup } = options;
     const sandboxId = requireId(options.sandboxId);
     this.requireApplicable(network);
-    await this.engine.ask(signal, async ({ preflight, layers, sandboxes }) => {
+    await this.ask(signal, async ({ preflight, layers, sandboxes }) => {
       const base = await layers.prepared(await preflight.check(signal), sandboxId);
       const profile = writableRoot ? 'setup' : 'agent';
       const installed = setup && (await layers.find({ ...setup, image: base, profile }));
@@ -89,7 +75,7 @@ export class DockerSandboxDriver implements SandboxDriver {
   }
 
   async packageHosts({ signal }: { signal: AbortSignal }): Promise<readonly string[]> {
-    return this.engine.ask(signal, async ({ preflight, readPackageHosts }) => {
+    return this.ask(signal, async ({ preflight, readPackageHosts }) => {
       const image = await preflight.check(signal);
       if (this.packageHostsOf?.image !== image) {
         this.packageHostsOf = { image, hosts: await readPackageHosts(image) };
@@ -100,33 +86,14 @@ export class DockerSandboxDriver implements SandboxDriver {
 
   async restrictNetwork(options: SandboxRef & { network: NetworkPolicy }): Promise<void> {
     this.requireApplicable(options.network);
-    await this.engine.inside(options, async ({ relay }, { sandboxes }) => {
+    await this.inside(options, async ({ relay }, { sandboxes }) => {
       await sandboxes.policy(relay, options.network);
     });
   }
 
-  async writeFiles(options: SandboxRef & { files: readonly SandboxFile[] }): Promise<void> {
-    const files = packFiles(options.files, [HOME, WORKSPACE]);
-    const { sandboxId, signal } = options;
-    await this.engine.inside(options, async (_sandbox, { remote }) => {
-      if (files.length === 0) return;
-      await remote.supervisor(sandboxId).write({ files, home: HOME, signal });
-    });
-  }
-
-  async *files(options: SandboxRef & FileCall): AsyncGenerator<Item, void, undefined> {
-    const sandboxId = requireId(options.sandboxId);
-    try {
-      const { remote } = await this.engine.installation();
-      yield* remote.supervisor(sandboxId).files({ ...options, roots: this.layout(sandboxId) });
-    } catch (error) {
-      throw translate(error, this.options.engine.host);
-    }
-  }
-
   async runScript(options: RunScriptOptions): Promise<ScriptResult> {
     const { script, env = {}, signal } = options;
-    return this.engine.inside(options, async (sandbox, installation) => {
+    return this.inside(options, async (sandbox, installation) => {
       const profile = options.as === 'setup' && sandbox.writableRoot ? 'setup' : 'agent';
       if (options.reusable) return this.install(options, profile, sandbox, installation);
       const { launches, sandboxes } = installation;
@@ -166,77 +133,54 @@ export class DockerSandboxDriver implements SandboxDriver {
   }
 
   async providePrograms(options: ProvideProgramsOptions): Promise<void> {
-    await this.engine.inside(options, (sandbox, installation) =>
+    await this.inside(options, (sandbox, installation) =>
       provideProgramLayer(sandbox, installation, options),
     );
   }
 
-  async gateway(): Promise<GatewayAccess> {
-    return { url: BROKER.url, identifies: true };
-  }
-
   /** Connects to the installation's gateway, with the protocol of gateway/protocol.ts. */
   async connectGateway(): Promise<Duplex> {
-    const { gateway } = await this.engine.installation();
+    const { gateway } = await this.parts();
     return gateway.connect();
   }
 
-  async launch(options: LaunchOptions): Promise<void> {
-    const { signal, launchId } = options;
-    const sandboxId = requireId(options.sandboxId);
-    const { host } = this.options.engine;
-    await this.engine.ask(signal, async ({ sandboxes, gateway, launches, remote }) => {
-      try {
-        const sandbox = await inTime(sandboxes.running(sandboxId), { host, signal });
-        await inTime(gateway.ensure(), { host, signal });
-        const request = launches.request(sandbox, options, 'agent');
-        const launch = { launchId: requireId(launchId), request, signal };
-        await remote.supervisor(sandboxId).launch(launch);
-      } catch (error) {
-        if (!isEngineAway(error)) throw error;
-        // Also if this attempt failed, because the launch's state is unknown and the sandbox may hold files of earlier
-        // turns.
-        throw new SandboxError('unavailable', translate(error, host).message, { cause: error });
-      }
-    });
-  }
-
-  async *follow(
-    options: LaunchRef & { offset: number },
-  ): AsyncGenerator<SpoolEvent, void, undefined> {
-    requireId(options.launchId);
-    const sandboxId = requireId(options.sandboxId);
+  override async launch(options: LaunchOptions): Promise<void> {
     try {
-      const { remote } = await this.engine.installation();
-      yield* remote.supervisor(sandboxId).follow(options);
+      await super.launch(options);
     } catch (error) {
-      throw translate(error, this.options.engine.host);
+      const { cause } = error as SandboxError;
+      if (cause === undefined || !isEngineAway(cause)) throw error;
+      // Also if this attempt failed, because the launch's state is unknown and the sandbox may hold files of earlier
+      // turns.
+      throw new SandboxError('unavailable', (error as Error).message, { cause: error });
     }
   }
 
-  async kill(options: LaunchRef): Promise<void> {
-    requireId(options.launchId);
-    await this.engine
-      .inside(options, (_sandbox, { remote }) => remote.kill(options))
-      .catch(ignoreGone);
+  protected override async launchRequest(
+    options: LaunchOptions,
+    { sandboxes, gateway, launches }: Installation,
+  ): Promise<LaunchRequest> {
+    const { sandboxId, signal } = options;
+    const { host } = this.options.engine;
+    const sandbox = await inTime(sandboxes.running(sandboxId), { host, signal });
+    await inTime(gateway.ensure(), { host, signal });
+    return launches.request(sandbox, options, 'agent');
   }
 
-  async discardSpool(options: LaunchRef): Promise<void> {
-    requireId(options.launchId);
-    await this.engine
-      .inside(options, async ({ relay }, installation) => {
-        for (const refusal of await installation.readRefusals(relay)) {
-          this.options.logger?.debug(`Sandbox ${options.sandboxId} was refused ${refusal}`);
-        }
-        await installation.remote.supervisor(options.sandboxId).discard(options);
-      })
-      .catch(ignoreGone);
+  override async discardSpool(options: LaunchRef): Promise<void> {
+    const logRefusals = async ({ relay }: RunningSandbox, { readRefusals }: Installation) => {
+      for (const refusal of await readRefusals(relay)) {
+        this.options.logger?.debug(`Sandbox ${options.sandboxId} was refused ${refusal}`);
+      }
+    };
+    await this.inside(options, logRefusals).catch(ignoreGone);
+    await super.discardSpool(options);
   }
 
   async exists(options: SandboxRef): Promise<Existence> {
     const sandboxId = requireId(options.sandboxId);
     try {
-      const there = await this.engine.askInTime(options.signal, ({ sandboxes }) =>
+      const there = await this.askInTime(options.signal, ({ sandboxes }) =>
         sandboxes.exists(sandboxId),
       );
       return there ? 'yes' : 'no';
@@ -249,14 +193,14 @@ export class DockerSandboxDriver implements SandboxDriver {
 
   async destroy(options: SandboxRef): Promise<void> {
     const sandboxId = requireId(options.sandboxId);
-    await this.engine.askInTime(options.signal, async ({ sandboxes, remote }) => {
+    await this.askInTime(options.signal, async ({ sandboxes, remote }) => {
       await remote.forget(sandboxId);
       await sandboxes.destroy(sandboxId);
     });
   }
 
   async list({ signal }: { signal: AbortSignal }): Promise<string[]> {
-    return this.engine.askInTime(signal, ({ sandboxes }) => sandboxes.list());
+    return this.askInTime(signal, ({ sandboxes }) => sandboxes.list());
   }
 
   sharesSetups(): Promise<boolean> {
@@ -268,7 +212,7 @@ export class DockerSandboxDriver implements SandboxDriver {
     if (!this.options.engine.host.startsWith('unix:')) return [];
     // With its own time limit: callers share the request, and a hanging one must not block all later callers.
     const own = { host: this.options.engine.host, signal: AbortSignal.timeout(ROOT_LIMIT_MS) };
-    const ask = () => this.engine.ask(own.signal, ({ root }) => root(own.signal));
+    const ask = () => this.ask(own.signal, ({ root }) => root(own.signal));
     this.root ??= inTime(ask(), own).catch((error: unknown) => {
       this.root = undefined;
       throw error;
@@ -277,13 +221,44 @@ export class DockerSandboxDriver implements SandboxDriver {
   }
 
   async diskLimit({ signal }: { signal: AbortSignal }): Promise<DiskLimit> {
-    return this.engine.ask(signal, async ({ preflight, quotas }) =>
+    return this.ask(signal, async ({ preflight, quotas }) =>
       quotas.limit(await preflight.check(signal)),
     );
   }
 
-  close(): Promise<void> {
-    return this.engine.close();
+  protected override make(): Promise<Installation> {
+    return connectInstallation(this.options);
+  }
+
+  protected override release({ gateway }: Installation): Promise<void> {
+    return gateway.close();
+  }
+
+  protected override explain(error: unknown): SandboxError {
+    return translate(error, this.options.engine.host);
+  }
+
+  /**
+   * Like {@link ask}, for requests that are harmless if they are carried out late, so that it does not wait for a hung
+   * engine.
+   */
+  private askInTime<T>(
+    signal: AbortSignal,
+    work: (installation: Installation) => Promise<T>,
+  ): Promise<T> {
+    const { host } = this.options.engine;
+    return this.ask(signal, (installation) => inTime(work(installation), { host, signal }));
+  }
+
+  /** Runs `work` in an existing sandbox with its containers running. */
+  private async inside<T>(
+    { sandboxId, signal }: SandboxRef,
+    work: (sandbox: RunningSandbox, installation: Installation) => Promise<T>,
+  ): Promise<T> {
+    requireId(sandboxId);
+    return this.ask(signal, async (installation) =>
+      work(await installation.sandboxes.running(sandboxId), installation),
+    );
   }
 
   private requireApplicable(policy: NetworkPolicy): void {
@@ -297,9 +272,4 @@ export class DockerSandboxDriver implements SandboxDriver {
       });
     }
   }
-}
-
-/** For `catch`: if a sandbox does not exist, nothing runs in it and nothing is left to remove. */
-function ignoreGone(error: unknown): void {
-  if (!(error instanceof SandboxError && error.kind === 'gone')) throw error;
 }

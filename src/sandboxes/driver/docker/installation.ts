@@ -4,6 +4,7 @@ import { CertificatesOnEngine } from './certificates-on-engine.js';
 import { ContainerSpecs } from './container-specs.js';
 import { runContainer } from './containers.js';
 import { RemoteLaunches } from '../remote-launches.js';
+import type { RemoteParts } from '../remote-sandbox-driver.js';
 import { DockerLaunches, restart } from './docker-launches.js';
 import { DockerSandboxes } from './docker-sandboxes.js';
 import { connectEngine, unless } from './engine.js';
@@ -19,13 +20,11 @@ import { SetupDisk } from './setup-disk.js';
 const REFUSALS_READ = 50;
 
 /** Everything that belongs to one installation on one engine. */
-export interface Installation {
+export interface Installation extends RemoteParts {
   gateway: GatewayOnEngine;
   preflight: Preflight;
   sandboxes: DockerSandboxes;
   launches: DockerLaunches;
-  /** The supervisors of sessions' sandboxes. */
-  remote: RemoteLaunches;
   layers: ImageLayers;
   quotas: EngineQuotas;
   /** The destinations that a sandbox was refused since the last call, as text, without duplicates. */

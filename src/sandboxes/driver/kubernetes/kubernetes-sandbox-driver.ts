@@ -1,32 +1,24 @@
 import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { ExportedMetric } from '../../../gateway/broker/broker-stats.js';
-import type { FileCall } from '../../../supervisor/files/file-call.js';
+import type { LaunchRequest } from '../../../supervisor/launch-request.js';
 import { readPackageHosts } from '../../../supervisor/package-hosts.js';
-import { packFiles } from '../../../supervisor/packed-files.js';
-import type { Item } from '../../../supervisor/protocol/frames.js';
-import { BROKER } from '../../../supervisor/relay/listener-plan.js';
-import { requireId, requireNotAborted, SandboxError } from '../../../supervisor/sandbox-error.js';
-import { HOME, WORKSPACE } from '../../../supervisor/sandbox-options.js';
-import { installPrograms } from '../npm-programs.js';
+import { requireId, requireNotAborted } from '../../../supervisor/sandbox-error.js';
+import { provideProgramsInside } from '../programs-inside.js';
 import { RemoteLaunches } from '../remote-launches.js';
+import { type RemoteParts, RemoteSandboxDriver } from '../remote-sandbox-driver.js';
 import type {
   CreateSandboxOptions,
   DiskLimit,
   Existence,
   GatewayAccess,
   LaunchOptions,
-  LaunchRef,
   LimitReport,
   NetworkPolicy,
   ProvideProgramsOptions,
   RunScriptOptions,
-  SandboxDriver,
-  SandboxFile,
-  SandboxLayout,
   SandboxRef,
   ScriptResult,
-  SpoolEvent,
 } from '../sandbox-driver.js';
 import { clusterAccess } from './cluster-access.js';
 import { KubeApi } from './kube-api.js';
@@ -48,11 +40,10 @@ const GATEWAY_MS = 10_000;
 const KILL_MS = 10_000;
 
 /** The parts that need the installation's id. */
-interface Installation {
+interface Parts extends RemoteParts {
   objects: SandboxObjects;
   pods: Pods;
   link: SupervisorLink;
-  remote: RemoteLaunches;
   preflight: KubernetesPreflight;
 }
 
@@ -64,20 +55,17 @@ interface Installation {
  * counted; the volume is a hard limit above that, where the storage class enforces its size. Processes are not limited
  * but by the kubelet. A launch whose pod is removed, for example because its node is drained, ends as lost.
  */
-export class KubernetesSandboxDriver implements SandboxDriver {
+export class KubernetesSandboxDriver extends RemoteSandboxDriver<Parts> {
   readonly name = 'kubernetes';
-  private made: Promise<Installation> | undefined;
   private stats: KubeStats | undefined;
 
-  constructor(private readonly options: KubernetesOptions) {}
-
-  layout(_sandboxId: string): SandboxLayout {
-    return { home: HOME, workspace: WORKSPACE };
+  constructor(private readonly options: KubernetesOptions) {
+    super();
   }
 
   async preflight({ signal }: { signal: AbortSignal }): Promise<void> {
     requireNotAborted(signal);
-    const { preflight } = await this.installation();
+    const { preflight } = await this.parts();
     await preflight.run(signal);
   }
 
@@ -94,7 +82,7 @@ export class KubernetesSandboxDriver implements SandboxDriver {
     const { network, writableRoot, signal } = options;
     requireNotAborted(signal);
     const sandboxId = requireId(options.sandboxId);
-    const { pods, link } = await this.installation();
+    const { pods, link } = await this.parts();
     await pods.create({ sandboxId, writableRoot, signal });
     await link.arrange(sandboxId, network, signal);
   }
@@ -107,62 +95,34 @@ export class KubernetesSandboxDriver implements SandboxDriver {
   async restrictNetwork(options: SandboxRef & { network: NetworkPolicy }): Promise<void> {
     const { network, signal } = options;
     const sandboxId = requireId(options.sandboxId);
-    const { link } = await this.installation();
+    const { link } = await this.parts();
     await link.arrange(sandboxId, network, signal);
   }
 
-  async writeFiles(options: SandboxRef & { files: readonly SandboxFile[] }): Promise<void> {
-    const { signal } = options;
-    const sandboxId = requireId(options.sandboxId);
-    const files = packFiles(options.files, [HOME, WORKSPACE]);
-    const { remote } = await this.installation();
-    await remote.supervisor(sandboxId).write({ files, home: HOME, signal });
-  }
-
-  async *files(options: SandboxRef & FileCall): AsyncGenerator<Item, void, undefined> {
-    const sandboxId = requireId(options.sandboxId);
-    requireNotAborted(options.signal);
-    const { remote } = await this.installation();
-    yield* remote.supervisor(sandboxId).files({ ...options, roots: this.layout(sandboxId) });
-  }
-
-  async runScript({
-    script,
-    env = {},
-    signal,
-    ...options
-  }: RunScriptOptions): Promise<ScriptResult> {
-    const sandboxId = requireId(options.sandboxId);
-    return this.script(sandboxId, script, env, signal);
+  async runScript(options: RunScriptOptions): Promise<ScriptResult> {
+    const { script, env = {}, signal } = options;
+    return this.script(requireId(options.sandboxId), script, env, signal);
   }
 
   async providePrograms(options: ProvideProgramsOptions): Promise<void> {
-    const { programs, network, signal, onSharedWork } = options;
+    const { signal } = options;
     const sandboxId = requireId(options.sandboxId);
-    const { remote, link } = await this.installation();
-    const names = programs.map(({ bin }) => bin);
-    const has = await remote
-      .supervisor(sandboxId)
-      .hasPrograms({ names, environment: agentEnvironment(), signal });
-    if (has) return;
-    onSharedWork?.(`Installing ${names.join(' and ')}`);
-    const allowedHosts = [...network.allowedHosts, ...(await readPackageHosts(signal))];
-    await link.arrange(sandboxId, { ...network, allowedHosts }, signal);
-    try {
-      const missing = 'SANDBOX_IMAGE has neither PROGRAMS nor npm to install it with';
-      const script = installPrograms(programs, missing, null);
-      const { exitCode, outputTail } = await this.script(sandboxId, script, {}, signal);
-      if (exitCode !== 0) throw new SandboxError('failed', outputTail.trim());
-    } finally {
-      // Scripts of the session may follow.
-      await link.arrange(sandboxId, network, AbortSignal.timeout(60_000));
-      onSharedWork?.(null);
-    }
+    const environment = agentEnvironment();
+    await this.ask(signal, ({ remote, link }) =>
+      provideProgramsInside(options, {
+        hasPrograms: (names) =>
+          remote.supervisor(sandboxId).hasPrograms({ names, environment, signal }),
+        packageHosts: () => readPackageHosts(signal),
+        restrict: (network, limit) => link.arrange(sandboxId, network, limit),
+        run: (script) => this.script(sandboxId, script, {}, signal),
+        withoutNpm: 'SANDBOX_IMAGE has neither PROGRAMS nor npm to install it with',
+        inPath: null,
+      }),
+    );
   }
 
-  async gateway(): Promise<GatewayAccess> {
-    const isMissing = this.options.gateway === undefined;
-    return { url: BROKER.url, identifies: true, isMissing };
+  override async gateway(): Promise<GatewayAccess> {
+    return { ...(await super.gateway()), isMissing: this.options.gateway === undefined };
   }
 
   metrics(): readonly ExportedMetric[] {
@@ -179,61 +139,32 @@ export class KubernetesSandboxDriver implements SandboxDriver {
     return remote.connect(address, AbortSignal.timeout(GATEWAY_MS));
   }
 
-  async launch(options: LaunchOptions): Promise<void> {
-    const { signal } = options;
-    requireNotAborted(signal);
-    const sandboxId = requireId(options.sandboxId);
-    const launchId = requireId(options.launchId);
-    const { remote } = await this.installation();
-    const request = launchRequest(options, this.options.limits);
-    await remote.supervisor(sandboxId).launch({ launchId, request, signal });
-  }
-
-  async *follow(
-    options: LaunchRef & { offset: number },
-  ): AsyncGenerator<SpoolEvent, void, undefined> {
-    requireId(options.launchId);
-    const { remote } = await this.installation();
-    yield* remote.supervisor(requireId(options.sandboxId)).follow(options);
-  }
-
-  async kill(options: LaunchRef): Promise<void> {
-    requireId(options.launchId);
-    requireId(options.sandboxId);
-    const { remote } = await this.installation();
-    await remote.kill(options).catch(ignoreGone);
-  }
-
-  async discardSpool(options: LaunchRef): Promise<void> {
-    requireId(options.launchId);
-    const { remote } = await this.installation();
-    await remote.supervisor(requireId(options.sandboxId)).discard(options).catch(ignoreGone);
-  }
-
   async exists({ sandboxId, signal }: SandboxRef): Promise<Existence> {
     requireId(sandboxId);
     requireNotAborted(signal);
-    const { objects } = await this.installation();
+    const { objects } = await this.parts();
     return objects.exists(sandboxId, signal);
   }
 
   async destroy({ sandboxId, signal }: SandboxRef): Promise<void> {
     requireId(sandboxId);
-    const { pods, remote } = await this.installation();
+    const { pods, remote } = await this.parts();
     await remote.forget(sandboxId);
     await pods.destroy(sandboxId, signal);
   }
 
   async list({ signal }: { signal: AbortSignal }): Promise<string[]> {
-    const { objects } = await this.installation();
+    const { objects } = await this.parts();
     return objects.list(signal);
   }
 
-  async close(): Promise<void> {
-    const made = await this.made?.catch(() => undefined);
-    await made?.remote.close();
-    await made?.preflight.close();
-    made?.objects.api.close();
+  protected override launchRequest(options: LaunchOptions): LaunchRequest {
+    return launchRequest(options, this.options.limits);
+  }
+
+  protected override async release({ preflight, objects }: Parts): Promise<void> {
+    await preflight.close();
+    objects.api.close();
   }
 
   private async script(
@@ -242,27 +173,12 @@ export class KubernetesSandboxDriver implements SandboxDriver {
     env: Readonly<Record<string, string>>,
     signal: AbortSignal,
   ): Promise<ScriptResult> {
-    const { remote } = await this.installation();
     const launchId = randomUUID();
     const request = scriptRequest(launchId, script, env, this.options.limits);
-    try {
-      return await remote.supervisor(sandboxId).run({ launchId, request, signal });
-    } catch (error) {
-      // A script must not outlive the one who waits for it, also if only the connection has broken.
-      await remote.kill({ sandboxId, launchId }).catch(() => undefined);
-      throw error;
-    }
+    return this.ask(signal, ({ remote }) => remote.run(sandboxId, { launchId, request, signal }));
   }
 
-  private installation(): Promise<Installation> {
-    this.made ??= this.make().catch((error: unknown) => {
-      this.made = undefined;
-      throw error;
-    });
-    return this.made;
-  }
-
-  private async make(): Promise<Installation> {
+  protected override async make(): Promise<Parts> {
     const { options } = this;
     const access = clusterAccess(options.kubeconfig);
     const names = new ObjectNames(await options.installation());
@@ -290,8 +206,4 @@ export class KubernetesSandboxDriver implements SandboxDriver {
       ),
     };
   }
-}
-
-function ignoreGone(error: unknown): void {
-  if (!(error instanceof SandboxError && error.kind === 'gone')) throw error;
 }

@@ -6,17 +6,17 @@ import type { SharedGatewayConfig } from '../../../gateway/gateway-config.js';
 import { GatewayKeeper } from '../../../gateway/gateway-keeper.js';
 import { LocalSandboxDriver } from './local-sandbox-driver.js';
 import type { LocalSandboxOptions } from './options.js';
-import type { SandboxLimits, SandboxLogger } from '../../../supervisor/sandbox-options.js';
+import {
+  type ConfiguredLimits,
+  sandboxLimits,
+  type SandboxLogger,
+} from '../../../supervisor/sandbox-options.js';
 import { ensureTools } from './tools/ensure-tools.js';
 
 /** The gateway exits when neither a service nor a sandbox has been connected for this long. */
 const GATEWAY_IDLE_MS = 2_000;
 /** The gateway runs as this user if the service is root. */
 const NOBODY = 65_534;
-
-/** Per-process bounds that are not worth configuring. */
-const OPEN_FILES = 8192;
-const TMP_SHARE = 4;
 
 /** The local driver as the service uses it. */
 export async function makeLocalDriver(
@@ -38,7 +38,7 @@ export async function makeLocalDriver(
     gatewayConfig: SharedGatewayConfig;
     /** What sandboxes share and can be made again: the root file system template, tools, programs. */
     cacheDir: string;
-    limits: Pick<SandboxLimits, 'memoryBytes' | 'diskBytes' | 'processes'>;
+    limits: ConfiguredLimits;
   },
 ): Promise<LocalSandboxDriver> {
   const { cacheDir, limits, gatewayDir, gatewayConfig, ...rest } = options;
@@ -49,11 +49,7 @@ export async function makeLocalDriver(
       gateway: await gatewayIn(gatewayDir, gatewayConfig, options),
     }),
     toolsDir: await toolsIn(cacheDir, options.logger),
-    limits: {
-      ...limits,
-      tmpBytes: Math.ceil(limits.memoryBytes / TMP_SHARE),
-      openFiles: OPEN_FILES,
-    },
+    limits: sandboxLimits(limits),
     programsDir: join(cacheDir, 'programs'),
     rootfsDir: join(cacheDir, 'rootfs'),
   });

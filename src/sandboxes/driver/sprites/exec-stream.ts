@@ -1,14 +1,11 @@
-import { Duplex } from 'node:stream';
 import { WebSocket } from 'ws';
-import { SandboxError } from '../../../supervisor/sandbox-error.js';
+import { EXEC_SOCKET, ExecSocket, socketOpened } from '../exec-socket.js';
 import { SpritesError, type SpritesApi } from './sprites-api.js';
 
-const STDIN = 0;
 const STDOUT = 1;
 const EXIT = 3;
 const STDIN_EOF = 4;
 const HANDSHAKE_MS = 60_000;
-const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const CLOSED_IN_ORDER = 1000;
 
 /**
@@ -26,65 +23,44 @@ export async function openExec(
     [...command.map((part) => ['cmd', part] as const), ['path', command[0]], ['stdin', 'true']],
   );
   const socket = new WebSocket(url, {
+    ...EXEC_SOCKET,
     headers: api.headers,
     handshakeTimeout: HANDSHAKE_MS,
-    maxPayload: MAX_MESSAGE_BYTES,
-    perMessageDeflate: false,
-    followRedirects: false,
   });
   // Listens before it is open, because messages may follow at once.
   const stream = new ExecStream(socket);
-  const opened = new Promise<void>((resolve, reject) => {
-    socket.once('open', resolve);
-    socket.once('unexpected-response', (request, response) => {
-      const { statusCode = 500 } = response;
-      const seconds = Number(response.headers['retry-after'] ?? Number.NaN);
-      request.destroy();
+  await socketOpened(
+    socket,
+    api.host,
+    (status, headers) => {
+      const seconds = Number(headers['retry-after'] ?? Number.NaN);
       const retryAfterMs = seconds > 0 ? seconds * 1000 : undefined;
-      reject(new SpritesError(statusCode, '', `status ${statusCode}`, retryAfterMs));
-    });
-    socket.once('error', (error) => {
-      const message = `${api.host} does not answer (${(error as { code?: string }).code ?? error.message})`;
-      reject(new SandboxError('unavailable', message, { cause: error }));
-    });
-  });
-  await opened.catch((error: unknown) => {
-    api.stats.noteAnswer('exec', error instanceof SpritesError ? error.status : undefined);
-    throw error;
-  });
-  api.stats.noteAnswer('exec', 101);
+      return new SpritesError(status, '', `status ${status}`, retryAfterMs);
+    },
+    (status) => api.stats.noteAnswer('exec', status),
+  );
   return stream;
 }
 
-/** The input and output of a command, over a WebSocket. */
-class ExecStream extends Duplex {
+/** The input and output of a command in a sprite. */
+class ExecStream extends ExecSocket {
   /** How the command ended, once that is known. */
   exitCode: number | undefined;
 
-  constructor(private readonly socket: WebSocket) {
-    super({ allowHalfOpen: true });
-    this.on('error', () => undefined);
-    socket.on('message', (data, isBinary) => {
-      // Text is about sessions and ports.
-      if (isBinary) this.takeFrame(data as Buffer);
-    });
-    socket.on('error', (error) => this.destroy(error));
-    socket.on('close', () => {
-      if (this.exitCode === undefined)
-        this.destroy(new Error('the connection to the sprite broke'));
-      else this.destroy();
-    });
+  protected override takeMessage(message: Buffer, isBinary: boolean): void {
+    // Text is about sessions and ports.
+    if (!isBinary || this.exitCode !== undefined) return;
+    if (message[0] === STDOUT) {
+      this.pass(message.subarray(1));
+    } else if (message[0] === EXIT) {
+      this.exitCode = message[1] ?? 0;
+      this.push(null);
+    }
   }
 
-  override _read(): void {
-    this.socket.resume();
-  }
-
-  override _write(data: Buffer, _encoding: string, done: (error?: Error | null) => void): void {
-    const frame = Buffer.allocUnsafe(data.length + 1);
-    frame[0] = STDIN;
-    data.copy(frame, 1);
-    this.socket.send(frame, (error) => done(error));
+  protected override brokenBy(): Error | undefined {
+    if (this.exitCode !== undefined) return undefined;
+    return new Error('the connection to the sprite broke');
   }
 
   override _final(done: (error?: Error | null) => void): void {
@@ -93,19 +69,8 @@ class ExecStream extends Duplex {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    if (this.exitCode === undefined) this.socket.terminate();
-    else this.socket.close(CLOSED_IN_ORDER);
+    if (this.exitCode === undefined) return super._destroy(error, done);
+    this.socket.close(CLOSED_IN_ORDER);
     done(error);
-  }
-
-  private takeFrame(frame: Buffer): void {
-    if (this.exitCode !== undefined) return;
-    if (frame[0] === STDOUT) {
-      // Does not read more than is taken: what a sandbox sends must not fill this process.
-      if (!this.push(frame.subarray(1))) this.socket.pause();
-    } else if (frame[0] === EXIT) {
-      this.exitCode = frame[1] ?? 0;
-      this.push(null);
-    }
   }
 }

@@ -34,8 +34,3 @@ export function unlessStatus<T = undefined>(statuses: readonly number[], value?:
     throw asSandboxError(error);
   };
 }
-
-/** For `catch`: if a sandbox does not exist, nothing runs in it and nothing is left to remove. */
-export function ignoreGone(error: unknown): void {
-  if (!(error instanceof SandboxError && error.kind === 'gone')) throw error;
-}

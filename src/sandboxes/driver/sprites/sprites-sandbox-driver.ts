@@ -1,40 +1,33 @@
+import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { ExportedMetric } from '../../../gateway/broker/broker-stats.js';
-import type { FileCall } from '../../../supervisor/files/file-call.js';
-import { BROKER } from '../../../supervisor/relay/listener-plan.js';
+import type { LaunchRequest } from '../../../supervisor/launch-request.js';
 import { PRINT_PACKAGE_SETTINGS, parsePackageSettings } from '../../../supervisor/package-hosts.js';
-import { packFiles } from '../../../supervisor/packed-files.js';
-import type { Item } from '../../../supervisor/protocol/frames.js';
 import { requireId, requireNotAborted, SandboxError } from '../../../supervisor/sandbox-error.js';
-import { HOME, SYSTEM_PATH, WORKSPACE } from '../../../supervisor/sandbox-options.js';
+import { SYSTEM_PATH } from '../../../supervisor/sandbox-options.js';
+import { provideProgramsInside } from '../programs-inside.js';
 import { RemoteLaunches } from '../remote-launches.js';
+import { type RemoteParts, RemoteSandboxDriver } from '../remote-sandbox-driver.js';
 import type {
   CreateSandboxOptions,
   DiskLimit,
   Existence,
   GatewayAccess,
   LaunchOptions,
-  LaunchRef,
   LimitReport,
   NetworkPolicy,
   ProvideProgramsOptions,
   RunScriptOptions,
-  SandboxDriver,
-  SandboxFile,
-  SandboxLayout,
   SandboxRef,
   ScriptResult,
-  SpoolEvent,
 } from '../sandbox-driver.js';
 import { SpriteNames, type SpritesOptions } from './options.js';
 import { agentEnvironment, launchRequest, scriptRequest, type Profile } from './sprite-launches.js';
-import { providePrograms } from './sprite-programs.js';
 import { SpriteInstaller } from './sprite-installer.js';
 import { SpriteRequests } from './sprite-requests.js';
 import { SpriteRuntime } from './sprite-runtime.js';
 import { SpriteSetups } from './sprite-setups.js';
 import { Sprites } from './sprites.js';
-import { ignoreGone } from './sprites-errors.js';
 import { SpritesApi } from './sprites-api.js';
 import { SpritesPreflight } from './sprites-preflight.js';
 
@@ -46,11 +39,10 @@ const GATEWAY_MS = 10_000;
 const KILL_MS = 10_000;
 
 /** The parts that need the installation's id. */
-interface Installation {
+interface Parts extends RemoteParts {
   runtime: SpriteRuntime;
   sprites: Sprites;
   setups: SpriteSetups;
-  remote: RemoteLaunches;
 }
 
 /**
@@ -61,22 +53,18 @@ interface Installation {
  * machine, with the capabilities of a container's root. A launch that runs when a machine loses its processes ends as
  * lost.
  */
-export class SpritesSandboxDriver implements SandboxDriver {
+export class SpritesSandboxDriver extends RemoteSandboxDriver<Parts> {
   readonly name = 'sprites';
   private readonly api: SpritesApi;
-  private made: Promise<Installation> | undefined;
   /** What package managers in the vendor's image install from, as a new sprite said. */
   private imageHosts: readonly string[] | undefined;
   private readonly reachable: SpritesPreflight;
 
   constructor(private readonly options: SpritesOptions) {
+    super();
     this.api = new SpritesApi(options.access);
-    const check = async (signal: AbortSignal) => (await this.installation()).sprites.check(signal);
+    const check = async (signal: AbortSignal) => (await this.parts()).sprites.check(signal);
     this.reachable = new SpritesPreflight(options, this.api.host, check);
-  }
-
-  layout(_sandboxId: string): SandboxLayout {
-    return { home: HOME, workspace: WORKSPACE };
   }
 
   async preflight({ signal }: { signal: AbortSignal }): Promise<void> {
@@ -97,7 +85,7 @@ export class SpritesSandboxDriver implements SandboxDriver {
     requireNotAborted(options.signal);
     const sandboxId = requireId(options.sandboxId);
     this.requireApplicable(options.network);
-    const { sprites } = await this.installation();
+    const { sprites } = await this.parts();
     const isNew = await sprites.create({ ...options, sandboxId });
     // The next one who needs them asks again.
     if (isNew) this.imageHosts ??= await this.hostsIn(options).catch(() => undefined);
@@ -111,29 +99,14 @@ export class SpritesSandboxDriver implements SandboxDriver {
     const { network, signal } = options;
     const sandboxId = requireId(options.sandboxId);
     this.requireApplicable(network);
-    const { sprites } = await this.installation();
+    const { sprites } = await this.parts();
     await sprites.restrict(sandboxId, network, signal);
-  }
-
-  async writeFiles(options: SandboxRef & { files: readonly SandboxFile[] }): Promise<void> {
-    const { signal } = options;
-    const sandboxId = requireId(options.sandboxId);
-    const files = packFiles(options.files, [HOME, WORKSPACE]);
-    const { remote } = await this.installation();
-    await remote.supervisor(sandboxId).write({ files, home: HOME, signal });
-  }
-
-  async *files(options: SandboxRef & FileCall): AsyncGenerator<Item, void, undefined> {
-    const sandboxId = requireId(options.sandboxId);
-    requireNotAborted(options.signal);
-    const { remote } = await this.installation();
-    yield* remote.supervisor(sandboxId).files({ ...options, roots: this.layout(sandboxId) });
   }
 
   async runScript(options: RunScriptOptions): Promise<ScriptResult> {
     const { as, script, env = {}, signal } = options;
     const sandboxId = requireId(options.sandboxId);
-    const { sprites, setups } = await this.installation();
+    const { sprites, setups } = await this.parts();
     const made = as === 'setup' ? await sprites.madeWith(sandboxId, signal) : undefined;
     if (!made?.writableRoot) return this.script(sandboxId, script, env, 'agent', signal);
     const run = () => this.script(sandboxId, script, env, 'setup', signal);
@@ -143,20 +116,21 @@ export class SpritesSandboxDriver implements SandboxDriver {
   async providePrograms(options: ProvideProgramsOptions): Promise<void> {
     const { signal } = options;
     const sandboxId = requireId(options.sandboxId);
-    const { remote, sprites } = await this.installation();
     const environment = agentEnvironment();
-    await providePrograms(options, {
-      hasPrograms: (names) =>
-        remote.supervisor(sandboxId).hasPrograms({ names, environment, signal }),
-      packageHosts: () => this.packageHosts(options),
-      restrict: (network, limit) => sprites.restrict(sandboxId, network, limit),
-      run: (script) => this.script(sandboxId, script, {}, 'setup', signal),
-    });
+    await this.ask(signal, ({ remote, sprites }) =>
+      provideProgramsInside(options, {
+        hasPrograms: (names) =>
+          remote.supervisor(sandboxId).hasPrograms({ names, environment, signal }),
+        packageHosts: () => this.packageHosts(options),
+        restrict: (network, limit) => sprites.restrict(sandboxId, network, limit),
+        run: (script) => this.script(sandboxId, script, {}, 'setup', signal),
+        withoutNpm: 'the sprite has neither PROGRAMS nor npm to install it with',
+      }),
+    );
   }
 
-  async gateway(): Promise<GatewayAccess> {
-    const isMissing = this.options.gateway === undefined;
-    return { url: BROKER.url, identifies: true, isMissing };
+  override async gateway(): Promise<GatewayAccess> {
+    return { ...(await super.gateway()), isMissing: this.options.gateway === undefined };
   }
 
   metrics(): readonly ExportedMetric[] {
@@ -173,60 +147,32 @@ export class SpritesSandboxDriver implements SandboxDriver {
     return remote.connect(address, AbortSignal.timeout(GATEWAY_MS));
   }
 
-  async launch(options: LaunchOptions): Promise<void> {
-    const { signal, launchId } = options;
-    requireNotAborted(signal);
-    const sandboxId = requireId(options.sandboxId);
-    const { remote, runtime } = await this.installation();
-    const request = launchRequest(options, this.options.limits, runtime.folder);
-    const launch = { launchId: requireId(launchId), request, signal };
-    await remote.supervisor(sandboxId).launch(launch);
-  }
-
-  async *follow(
-    options: LaunchRef & { offset: number },
-  ): AsyncGenerator<SpoolEvent, void, undefined> {
-    requireId(options.launchId);
-    const { remote } = await this.installation();
-    yield* remote.supervisor(requireId(options.sandboxId)).follow(options);
-  }
-
-  async kill(options: LaunchRef): Promise<void> {
-    requireId(options.launchId);
-    requireId(options.sandboxId);
-    const { remote } = await this.installation();
-    await remote.kill(options).catch(ignoreGone);
-  }
-
-  async discardSpool(options: LaunchRef): Promise<void> {
-    requireId(options.launchId);
-    const { remote } = await this.installation();
-    await remote.supervisor(requireId(options.sandboxId)).discard(options).catch(ignoreGone);
-  }
-
   async exists({ sandboxId, signal }: SandboxRef): Promise<Existence> {
     requireId(sandboxId);
     requireNotAborted(signal);
-    const { sprites } = await this.installation();
+    const { sprites } = await this.parts();
     return sprites.exists(sandboxId, signal);
   }
 
   async destroy({ sandboxId, signal }: SandboxRef): Promise<void> {
     requireId(sandboxId);
-    const { sprites, remote } = await this.installation();
+    const { sprites, remote } = await this.parts();
     await remote.forget(sandboxId);
     await sprites.destroy(sandboxId, signal);
   }
 
   async list({ signal }: { signal: AbortSignal }): Promise<string[]> {
-    const { sprites } = await this.installation();
+    const { sprites } = await this.parts();
     return sprites.list(signal);
   }
 
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     this.api.close();
-    const made = await this.made?.catch(() => undefined);
-    await made?.remote.close();
+    await super.close();
+  }
+
+  protected override launchRequest(options: LaunchOptions, { runtime }: Parts): LaunchRequest {
+    return launchRequest(options, this.options.limits, runtime.folder);
   }
 
   /**
@@ -251,27 +197,14 @@ export class SpritesSandboxDriver implements SandboxDriver {
     profile: Profile,
     signal: AbortSignal,
   ): Promise<ScriptResult> {
-    const { remote, runtime } = await this.installation();
-    const request = scriptRequest(script, env, profile, this.options.limits, runtime.folder);
-    const launchId = crypto.randomUUID();
-    try {
-      return await remote.supervisor(sandboxId).run({ launchId, request, signal });
-    } catch (error) {
-      // A script must not outlive the one who waits for it, also if only the connection has broken.
-      await remote.kill({ sandboxId, launchId }).catch(() => undefined);
-      throw error;
-    }
-  }
-
-  private installation(): Promise<Installation> {
-    this.made ??= this.make().catch((error: unknown) => {
-      this.made = undefined;
-      throw error;
+    const launchId = randomUUID();
+    return this.ask(signal, ({ remote, runtime }) => {
+      const request = scriptRequest(script, env, profile, this.options.limits, runtime.folder);
+      return remote.run(sandboxId, { launchId, request, signal });
     });
-    return this.made;
   }
 
-  private async make(): Promise<Installation> {
+  protected override async make(): Promise<Parts> {
     const { prefix, installation, gateway, unknownStates } = this.options;
     const names = new SpriteNames(prefix, await installation());
     const runtime = new SpriteRuntime(this.options.limits.diskBytes);
