@@ -13,6 +13,8 @@ const MARKUP =
 const RIGHT_TO_LEFT = '\u202egnp.exe\u202c \u2066\u2067inside\u2069\u2069';
 /** Everything that has done something in some terminal or page. */
 const TRICKS = [
+  // Also first: the raw view shows only the beginning of an event.
+  RIGHT_TO_LEFT,
   MARKUP,
   `${ESCAPE}[31m${MARKUP}${ESCAPE}[0m`,
   `${ESCAPE}]0;owned title${BELL}`,
